@@ -1,0 +1,87 @@
+"""The units of a model file: what is resident (program) and what is called (network)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+from .errors import ArtifactError
+from .spec import TensorSpec
+
+__all__ = ["Artifact", "Network", "Program"]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Network:
+    """One callable: the ports that the caller sees."""
+
+    name: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The unit of residency: what one bind makes resident, as one device prepared it.
+
+    Two programs with the same `key` are the same thing on the device: no swap lies between them.
+    Networks that a device can only swap between (an MX3 file with several configurations) are
+    programs of their own; networks that are resident together share one.
+
+    Attributes:
+        key: identity, stable over processes: a digest of the file and of the unit chosen in it.
+        name: for people.
+        networks: the callables, none of which needs a swap while the program is resident.
+        footprint: bytes on the device while resident.
+        scratch: bytes that programs of the device share: the maximum counts, not the sum.
+        image: the device's own prepared form, opaque to everybody else.
+    """
+
+    key: str
+    name: str
+    networks: tuple[Network, ...]
+    footprint: int
+    scratch: int
+    image: object
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A model file as the caller gave it.
+
+    Attributes:
+        name: for messages: the file's name, or `<bytes>`.
+        data: the whole content.
+        network: which network is meant where the file holds several, or None.
+        twin: ONNX bytes for a simulated device whose file carries no twin, or None.
+    """
+
+    name: str
+    data: bytes
+    network: str | None = None
+    twin: bytes | None = None
+
+    @classmethod
+    def read(
+        cls, source: str | Path | bytes, *, network: str | None = None, twin: str | Path | bytes | None = None
+    ) -> Artifact:
+        """Read a path, or take bytes as they are.
+
+        Raises:
+            ArtifactError: the path cannot be read; the message holds the reason.
+        """
+        name = "<bytes>" if isinstance(source, bytes) else Path(source).name
+        return cls(name, _content(source), network, None if twin is None else _content(twin))
+
+
+def _content(source: str | Path | bytes) -> bytes:
+    if isinstance(source, bytes):
+        return source
+    try:
+        return Path(source).read_bytes()
+    except OSError as error:
+        raise ArtifactError(f"{source}: {error.strerror or error}") from error

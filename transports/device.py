@@ -1,0 +1,156 @@
+"""The device contract: what every family implements, and the only thing the floors above know.
+
+`null.py` is the smallest correct device, `conformance.py` the suite that every device passes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias, final
+
+from repertory.models.errors import DeviceError
+from repertory.models.program import Artifact, Program
+from repertory.models.spec import Array
+
+from .frame import Fate, Frame
+
+__all__ = ["Capabilities", "Completed", "Completion", "Device", "Fault", "Health", "Residency"]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a device can do; fixed once it is open.
+
+    Attributes:
+        family: `memx`, `cpu`, ... as in its address.
+        simulated: whether no hardware stands behind it.
+        window: frames that may be started and not completed, over all programs.
+        residents: programs that may be resident at once.
+        memory: bytes for resident programs, or None where the device sets no bound.
+        bind_needs_idle: no frame may be in flight during `bind`.
+        probe_needs_idle: likewise during `probe`.
+        lease_slots: device buffers that can be lent to callers; 0 for none.
+    """
+
+    family: str
+    simulated: bool
+    window: int
+    residents: int
+    memory: int | None = None
+    bind_needs_idle: bool = True
+    probe_needs_idle: bool = True
+    lease_slots: int = 0
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Residency:
+    """A program on the device, and how many of its frames may be started and not completed."""
+
+    program: Program
+    window: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """The end of one started frame.
+
+    Attributes:
+        frame: the frame that was started.
+        fate: what became of it.
+        outputs: arrays in the order of the network's outputs, where `fate` is DONE.
+        release: gives lent outputs back to the device; None where the arrays are the frame's own.
+        error: why, where `fate` is not DONE.
+        busy: seconds of the device's time that the frame took, as well as the driver can tell.
+    """
+
+    frame: Frame
+    fate: Fate
+    outputs: tuple[Array, ...] = ()
+    release: Callable[[], None] | None = None
+    error: DeviceError | None = None
+    busy: float = 0.0
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Health:
+    """One look at a device: named readings with their unit in the name (`temperature_k`)."""
+
+    well: bool
+    readings: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+Completed: TypeAlias = Callable[[Sequence[Completion]], None]
+Fault: TypeAlias = Callable[[DeviceError], None]
+
+
+class Device(ABC):
+    """One device group, used by one owner on the event loop's thread.
+
+    Synchronous methods never block longer than about 50 us. A fault is sticky: once `fault` was called,
+    every later call but `close` raises the same error.
+    """
+
+    capabilities: Capabilities
+
+    @abstractmethod
+    async def open(self, completed: Completed, fault: Fault) -> None:
+        """Take the hardware; ends within its own bound. Afterwards `capabilities` is set.
+
+        `completed` is called on the event loop with one completion for each started frame, in batches, in
+        the order of starting for each network, and never from inside `start`. `fault` is called at most
+        once, after the last `completed`, when the device became unusable: by then every started frame has
+        its completion.
+
+        Raises:
+            DeviceError: `DeviceBusy` where somebody else owns it, `DeviceLost` where it is not there.
+        """
+
+    @abstractmethod
+    def prepare(self, artifact: Artifact) -> Program:
+        """Read a model file for this device; on the host only, with nothing done to the hardware.
+
+        Raises:
+            ArtifactError: it is no file for this device, or does not fit on it.
+            UnknownModel: it does not hold the network that the artifact names.
+        """
+
+    @abstractmethod
+    async def bind(self, program: Program | None, *, evict: Sequence[Program] = ()) -> Residency | None:
+        """Evict, then make `program` resident (None only evicts). Shielded from cancellation, and bounded.
+
+        A failure leaves what was to be evicted gone, `program` not resident, and the device usable.
+
+        Raises:
+            ArtifactError: the device refuses this program.
+            DeviceError: the device failed; `DeviceHung` and `DeviceLost` are faults.
+        """
+
+    @abstractmethod
+    def start(self, frame: Frame) -> None:
+        """Run a frame of a resident program. The owner keeps the windows.
+
+        Raises:
+            ContractError: the network is not resident, or a window is full.
+        """
+
+    @abstractmethod
+    def abandon(self, frame: Frame) -> None:
+        """Tell that nobody waits for a started frame; a hint. Its completion still comes."""
+
+    @abstractmethod
+    async def probe(self) -> Health:
+        """Read the device's health, within its own bound."""
+
+    @abstractmethod
+    async def close(self, *, bound: float) -> None:
+        """Give the hardware back within `bound` seconds; from any state, any number of times.
+
+        Frames in flight are completed first (DONE where their outputs still come, else UNDONE or FAILED).
+        Shielded from cancellation. After it no `completed` and no `fault` is called.
+        """

@@ -1,0 +1,123 @@
+"""One inference: the same object from `Model.infer` down to the driver and back."""
+
+from __future__ import annotations
+
+import math
+from enum import Enum, auto
+from typing import Protocol, final
+
+from repertory.models.program import Network
+from repertory.models.spec import Array
+
+from .loop import Slot
+
+__all__ = ["Fate", "Frame", "FrameOwner", "Outcome"]
+
+
+class Outcome(Enum):
+    """How a request ended for its caller: fixed once, when it settles."""
+
+    ANSWERED = auto()
+    FAILED = auto()
+    EXPIRED = auto()
+    CANCELLED = auto()
+    SUPERSEDED = auto()
+
+
+class Fate(Enum):
+    """What became of a frame on the device; its caller may have been answered long before."""
+
+    DONE = auto()
+    """Its outputs are valid."""
+    FAILED = auto()
+    """It is to blame, or nobody knows who is."""
+    UNDONE = auto()
+    """It certainly had no effect and may run again."""
+
+
+class FrameOwner(Protocol):
+    """Who keeps the books of a frame: its model context."""
+
+    def settled(self, frame: Frame, /) -> None:
+        """Count the outcome, free the queue place, wake the caller. Called once a frame."""
+
+
+@final
+class Frame:
+    """Attributes that the driver reads: `network`, `inputs`. The rest belongs to the floors above.
+
+    Attributes:
+        owner: the context that admitted it.
+        network: what to run.
+        inputs: one array for each of the network's inputs, in order; borrowed from the caller until the
+            device's completion.
+        priority: larger is more urgent.
+        deadline: absolute, on the loop's clock; `math.inf` without one.
+        seq: admission order within the owner.
+        offered: when it was admitted, on the loop's clock.
+        started: when the device took it, or None while it waits.
+        attempts: how often a device has taken it.
+        outcome: None until it settles.
+        outputs: one array for each of the network's outputs, where it was answered.
+        error: what to raise to the caller, where it was not.
+    """
+
+    __slots__ = (
+        "attempts",
+        "bucket",
+        "deadline",
+        "error",
+        "inputs",
+        "nbytes",
+        "network",
+        "offered",
+        "outcome",
+        "outputs",
+        "owner",
+        "priority",
+        "seq",
+        "slot",
+        "started",
+    )
+
+    def __init__(
+        self,
+        owner: FrameOwner,
+        network: Network,
+        inputs: tuple[Array, ...],
+        *,
+        slot: Slot | None = None,
+        deadline: float = math.inf,
+        priority: int = 0,
+    ) -> None:
+        self.owner = owner
+        self.network = network
+        self.inputs = inputs
+        self.slot = slot
+        self.deadline = deadline
+        self.priority = priority
+        self.seq = 0
+        self.nbytes = 0
+        self.offered = 0.0
+        self.started: float | None = None
+        self.attempts = 0
+        self.bucket: set[Frame] | None = None
+        self.outcome: Outcome | None = None
+        self.outputs: tuple[Array, ...] | None = None
+        self.error: Exception | None = None
+
+    def settle(
+        self, outcome: Outcome, *, outputs: tuple[Array, ...] | None = None, error: Exception | None = None
+    ) -> bool:
+        """Fix the outcome; the first call wins and returns True. Never frees a device slot."""
+        if self.outcome is not None:
+            return False
+        self.outcome = outcome
+        self.outputs = outputs
+        self.error = error
+        self.owner.settled(self)
+        return True
+
+    def __repr__(self) -> str:
+        where = self.outcome.name if self.outcome else "waiting" if self.started is None else "started"
+        return f"<Frame {self.network.name}#{self.seq} {where.lower()}>"

@@ -1,0 +1,179 @@
+"""The virtual world: a task for each driver loop, and a clock that jumps to the next event.
+
+The event loop itself must run on a virtual clock: `virtual_options` gives the arguments for
+`anyio.run` (and for anyio's pytest plugin) that make it so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import selectors
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar, final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from .loop import Slot
+from .world import Channel, ChannelClosed, Condition, Driver, DriverLoop, Outbox, World
+
+__all__ = ["VirtualWorld", "virtual_options"]
+
+T = TypeVar("T")
+
+
+@final
+class VirtualCondition(Condition):
+    """Nothing to lock: only one task runs at a time, and none between two awaits."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._changed = anyio.Event()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc_info: object) -> None:
+        pass
+
+    def notify(self) -> None:
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
+
+    async def wait(
+        self, ready: Callable[[], T], *, timeout: float | None, next_event: Callable[[], float]
+    ) -> T:
+        deadline = math.inf if timeout is None else self._now() + timeout
+        while not (value := ready()) and self._now() < deadline:
+            with anyio.move_on_at(min(deadline, next_event())):
+                await self._changed.wait()
+        return value
+
+
+@final
+class VirtualChannel(Channel[T], Generic[T]):
+    """A deque and a slot."""
+
+    def __init__(self, world: VirtualWorld) -> None:
+        self._loop = world.loop
+        self._items: deque[T] = deque()
+        self._closed = False
+        self._waiter: Slot | None = None
+
+    def put(self, item: T) -> None:
+        self._items.append(item)
+        self._wake()
+
+    def close(self) -> None:
+        self._closed = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None:
+            waiter, self._waiter = self._waiter, None
+            self._loop.fill(waiter)
+
+    async def get(self) -> T:
+        while not self._items:
+            if self._closed:
+                raise ChannelClosed
+            self._waiter = self._loop.slot()
+            await self._waiter
+        return self._items.popleft()
+
+
+@final
+class VirtualWorld(World):
+    """Driver loops that have not ended when the world closes are cancelled."""
+
+    virtual = True
+
+    def __init__(self) -> None:
+        self._tasks: TaskGroup
+        self._scopes: set[anyio.CancelScope] = set()
+
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        self.now = self.loop.now
+        self._tasks = await anyio.create_task_group().__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for scope in self._scopes:
+            scope.cancel()
+        await self._tasks.__aexit__(None, None, None)
+
+    def condition(self) -> Condition:
+        return VirtualCondition(self.now)
+
+    def channel(self) -> Channel[Any]:
+        return VirtualChannel(self)
+
+    def outbox(self, deliver: Callable[[list[T]], None]) -> Outbox[T]:
+        return Outbox(self.loop.call_soon, deliver)
+
+    def spawn(
+        self, loop: DriverLoop, *, name: str, on_exit: Callable[[BaseException | None], None] | None = None
+    ) -> Driver:
+        driver = Driver(name, on_exit)
+        scope = anyio.CancelScope(shield=True)
+        self._scopes.add(scope)
+
+        async def run() -> None:
+            error: BaseException | None = None
+            with scope:
+                try:
+                    await loop()
+                except Exception as exc:  # noqa: BLE001  (its owner is told)
+                    error = exc
+            self._scopes.discard(scope)
+            driver.end(error)
+
+        self._tasks.start_soon(run, name=name)
+        return driver
+
+    def working(self, calls: int) -> None:
+        pass
+
+
+@final
+class _JumpingSelector(selectors.DefaultSelector):
+    """Adds a time-out to the loop's clock instead of sleeping through it."""
+
+    offset = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if not ready and timeout is None:
+            raise RuntimeError("nothing will ever happen in this virtual world: every task waits for ever")
+        if not ready and timeout is not None and timeout > 0:
+            self.offset += timeout
+        return ready
+
+
+@final
+class _VirtualEventLoop(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        self._jumping = _JumpingSelector()
+        super().__init__(self._jumping)
+
+    def time(self) -> float:
+        return self._jumping.offset
+
+
+def virtual_options(backend: str) -> dict[str, Any]:
+    """Return `backend_options` under which that backend ("asyncio" or "trio") runs on virtual time.
+
+    Make them anew for each run: a clock is used once. Nothing that happens outside the loop (threads,
+    sockets, `anyio.to_thread`) may be waited for under them.
+    """
+    if backend == "asyncio":
+        return {"loop_factory": _VirtualEventLoop}
+    import trio.testing  # noqa: PLC0415  (asyncio users do not load trio)
+
+    return {"clock": trio.testing.MockClock(autojump_threshold=0)}

@@ -1,0 +1,1 @@
+../../src/repertory/__init__.py
