@@ -22,6 +22,7 @@ __all__ = [
     "RuntimeClosed",
     "Superseded",
     "UnknownModel",
+    "again",
 ]
 
 
@@ -128,3 +129,12 @@ class DeviceLost(DeviceError):
 @final
 class ContractError(RepertoryError):
     """A device implementation broke the device contract: a bug in that driver."""
+
+
+def again(error: RepertoryError) -> RepertoryError:
+    """Return a copy of `error` to raise: an exception that many tasks raise would share one traceback."""
+    copy: RepertoryError = error.__class__.__new__(error.__class__)
+    copy.args = error.args
+    copy.__dict__.update(error.__dict__)
+    copy.__cause__ = error
+    return copy

@@ -76,7 +76,7 @@ class TensorSpec:
         Raises:
             InvalidInput: names this tensor, what came, and what was wanted.
         """
-        array = value if isinstance(value, np.ndarray) else self._foreign(value)
+        array = cast("Array", value) if isinstance(value, np.ndarray) else self._foreign(value)
         if not self._admits(array.shape):
             raise InvalidInput(f"{self.name}: shape {array.shape} came, {self} is wanted")
         if array.dtype == self.dtype:

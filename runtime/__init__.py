@@ -1,0 +1,1 @@
+"""The face: runtime, models, policies, configuration and the command line."""

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, final
 
+import msgspec
+
 from repertory.models.errors import DeviceError
 from repertory.models.program import Artifact, Program
 from repertory.models.spec import Array
@@ -33,6 +35,8 @@ class Capabilities:
         bind_needs_idle: no frame may be in flight during `bind`.
         probe_needs_idle: likewise during `probe`.
         lease_slots: device buffers that can be lent to callers; 0 for none.
+        stall: seconds without any completion, while frames are in flight, after which its owner may take
+            the device for hung; the least, whatever was learned.
     """
 
     family: str
@@ -43,6 +47,7 @@ class Capabilities:
     bind_needs_idle: bool = True
     probe_needs_idle: bool = True
     lease_slots: int = 0
+    stall: float = 10.0
 
 
 @final
@@ -55,9 +60,8 @@ class Residency:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """The end of one started frame.
+class Completion(msgspec.Struct, frozen=True):
+    """The end of one started frame: a msgspec struct, for one is made on every frame's way.
 
     Attributes:
         frame: the frame that was started.
@@ -133,7 +137,7 @@ class Device(ABC):
 
     @abstractmethod
     def start(self, frame: Frame) -> None:
-        """Run a frame of a resident program. The owner keeps the windows.
+        """Run a frame of a resident program, which `frame.program` names. The owner keeps the windows.
 
         Raises:
             ContractError: the network is not resident, or a window is full.

@@ -6,10 +6,11 @@ import math
 from enum import Enum, auto
 from typing import Protocol, final
 
-from repertory.models.program import Network
+from repertory.models.program import Network, Program
 from repertory.models.spec import Array
 
 from .loop import Slot
+from .wheel import Timed
 
 __all__ = ["Fate", "Frame", "FrameOwner", "Outcome"]
 
@@ -41,14 +42,18 @@ class FrameOwner(Protocol):
     def settled(self, frame: Frame, /) -> None:
         """Count the outcome, free the queue place, wake the caller. Called once a frame."""
 
+    def expire(self, frame: Frame, /) -> None:
+        """Settle a frame whose deadline has come."""
+
 
 @final
 class Frame:
-    """Attributes that the driver reads: `network`, `inputs`. The rest belongs to the floors above.
+    """A driver reads `program`, `network` and `inputs`; the rest belongs to the floors above.
 
     Attributes:
         owner: the context that admitted it.
         network: what to run.
+        program: what holds the network on the device that takes it; set by the taker.
         inputs: one array for each of the network's inputs, in order; borrowed from the caller until the
             device's completion.
         priority: larger is more urgent.
@@ -75,6 +80,7 @@ class Frame:
         "outputs",
         "owner",
         "priority",
+        "program",
         "seq",
         "slot",
         "started",
@@ -86,6 +92,7 @@ class Frame:
         network: Network,
         inputs: tuple[Array, ...],
         *,
+        program: Program | None = None,
         slot: Slot | None = None,
         deadline: float = math.inf,
         priority: int = 0,
@@ -93,6 +100,7 @@ class Frame:
         self.owner = owner
         self.network = network
         self.inputs = inputs
+        self.program = program
         self.slot = slot
         self.deadline = deadline
         self.priority = priority
@@ -101,7 +109,7 @@ class Frame:
         self.offered = 0.0
         self.started: float | None = None
         self.attempts = 0
-        self.bucket: set[Frame] | None = None
+        self.bucket: set[Timed] | None = None
         self.outcome: Outcome | None = None
         self.outputs: tuple[Array, ...] | None = None
         self.error: Exception | None = None
@@ -117,6 +125,10 @@ class Frame:
         self.error = error
         self.owner.settled(self)
         return True
+
+    def due(self) -> None:
+        """Its deadline has come."""
+        self.owner.expire(self)
 
     def __repr__(self) -> str:
         where = self.outcome.name if self.outcome else "waiting" if self.started is None else "started"

@@ -78,8 +78,9 @@ class RealChannel(Channel[T], Generic[T]):
 
 @final
 class RealWorld(World):
-    """Threads are daemons: one that a vendor call never gives back is abandoned, and does not keep the
-    process from ending.
+    """Driver loops run in daemon threads.
+
+    One that a vendor call never gives back is abandoned, and does not keep the process from ending.
 
     A thread that returns from a C call needs the GIL, and a saturated event loop may withhold it for
     hundreds of milliseconds. So while driver calls are out, the loop hands the GIL over once in

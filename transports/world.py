@@ -39,7 +39,7 @@ def drive(coroutine: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("driver code suspended in a thread: it may await only what a World gives")
 
 
-class ChannelClosed(Exception):  # noqa: N818  (the end of work, not an error)
+class ChannelClosed(Exception):
     """No more items will come: a driver loop ends itself here."""
 
 
@@ -92,7 +92,9 @@ class Channel(ABC, Generic[T]):
 class Outbox(Generic[T]):
     """Results on their way from driver loops to the event loop, in order, one wake-up a batch."""
 
-    def __init__(self, post: Callable[[Callable[[], None]], None], deliver: Callable[[list[T]], None]) -> None:
+    def __init__(
+        self, post: Callable[[Callable[[], None]], None], deliver: Callable[[list[T]], None]
+    ) -> None:
         self._post = post
         self._deliver = deliver
         self._items: deque[T] = deque()

@@ -1,0 +1,126 @@
+"""What waits for a device: by priority, then deadline, then order of arrival; bounded by its owner."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from typing import final
+
+from repertory.transports.frame import Frame
+
+__all__ = ["Backlog"]
+
+SLACK = 64
+"""Settled frames that may linger in a lane before it is swept."""
+
+
+@final
+class _Lane:
+    """The frames of one priority: those with a deadline by deadline, then the others as they came."""
+
+    __slots__ = ("plain", "timed")
+
+    def __init__(self) -> None:
+        self.timed: list[tuple[float, int, Frame]] = []
+        self.plain: deque[Frame] = deque()
+
+    def push(self, frame: Frame) -> None:
+        if frame.deadline == math.inf:
+            self.plain.append(frame)
+        else:
+            heapq.heappush(self.timed, (frame.deadline, frame.seq, frame))
+
+    def push_back(self, frame: Frame) -> None:
+        if frame.deadline == math.inf:
+            self.plain.appendleft(frame)
+        else:
+            heapq.heappush(self.timed, (frame.deadline, frame.seq, frame))
+
+    def pop(self) -> Frame | None:
+        timed = self.timed
+        while timed:
+            frame = heapq.heappop(timed)[2]
+            if frame.outcome is None:
+                return frame
+        plain = self.plain
+        while plain:
+            frame = plain.popleft()
+            if frame.outcome is None:
+                return frame
+        return None
+
+    def live(self) -> list[Frame]:
+        return [f for f in (*(entry[2] for entry in self.timed), *self.plain) if f.outcome is None]
+
+    def sweep(self) -> None:
+        self.timed = [entry for entry in self.timed if entry[2].outcome is None]
+        heapq.heapify(self.timed)
+        self.plain = deque(frame for frame in self.plain if frame.outcome is None)
+
+    def __len__(self) -> int:
+        return len(self.timed) + len(self.plain)
+
+
+@final
+class Backlog:
+    """Frames that settle while they wait stop counting at once and are swept later.
+
+    Attributes:
+        count: frames that wait.
+        nbytes: bytes of their inputs.
+    """
+
+    __slots__ = ("_lanes", "count", "nbytes")
+
+    def __init__(self) -> None:
+        self._lanes: dict[int, _Lane] = {}
+        self.count = 0
+        self.nbytes = 0
+
+    def push(self, frame: Frame) -> None:
+        """Add a frame behind its equals."""
+        self._lane(frame.priority).push(frame)
+        self._added(frame)
+
+    def push_back(self, frame: Frame) -> None:
+        """Return a frame that was popped to the front of its equals."""
+        self._lane(frame.priority).push_back(frame)
+        self._added(frame)
+
+    def pop(self) -> Frame | None:
+        """Take the most urgent frame that waits, or None."""
+        for lane in self._lanes.values():
+            frame = lane.pop()
+            if frame is not None:
+                self.count -= 1
+                self.nbytes -= frame.nbytes
+                return frame
+        return None
+
+    def forget(self, frame: Frame) -> None:
+        """Stop counting a frame that settled while it waited."""
+        self.count -= 1
+        self.nbytes -= frame.nbytes
+        if sum(map(len, self._lanes.values())) > 2 * self.count + SLACK:
+            for lane in self._lanes.values():
+                lane.sweep()
+
+    def oldest(self) -> Frame | None:
+        """Return the waiting frame that was admitted first, or None."""
+        return min(self.frames(), key=lambda frame: frame.seq, default=None)
+
+    def frames(self) -> list[Frame]:
+        """Return what waits, in the order of taking."""
+        return [frame for lane in self._lanes.values() for frame in lane.live()]
+
+    def _lane(self, priority: int) -> _Lane:
+        lane = self._lanes.get(priority)
+        if lane is None:
+            lane = self._lanes[priority] = _Lane()
+            self._lanes = dict(sorted(self._lanes.items(), reverse=True))
+        return lane
+
+    def _added(self, frame: Frame) -> None:
+        self.count += 1
+        self.nbytes += frame.nbytes

@@ -1,0 +1,294 @@
+"""A model context: the backlog of one model, its books, and its bounds."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias, final
+
+from repertory.models.errors import (
+    DeadlineExceeded,
+    DeadlineUnreachable,
+    QueueFull,
+    RepertoryError,
+    Superseded,
+)
+from repertory.models.program import Network
+from repertory.transports.frame import Frame, Outcome
+from repertory.transports.loop import Loop, Slot
+from repertory.transports.wheel import Wheel
+
+from .actor import Receiver
+from .backlog import Backlog
+from .policy import ContextState
+
+__all__ = ["ContextOrder", "Drain", "Limits", "ModelContext", "Overflow", "Retune"]
+
+LATENCIES = 4096
+"""Answers over which latency percentiles are taken: the most recent ones."""
+
+
+@final
+class Overflow(Enum):
+    """What a full queue does with one more frame."""
+
+    REFUSE = "refuse"
+    """Raise QueueFull at once."""
+    WAIT = "wait"
+    """Let the caller wait for a place, first come first served."""
+    DROP_OLDEST = "drop_oldest"
+    """Admit it and end the oldest waiting frame in Superseded: the latest frame wins."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of a context's queue: frames that wait, not those that a device has started.
+
+    Attributes:
+        queue: frames that may wait.
+        queue_bytes: bytes of their inputs.
+        overflow: what a full queue does.
+    """
+
+    queue: int = 1024
+    queue_bytes: int = 256 * 2**20
+    overflow: Overflow = Overflow.REFUSE
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Retune:
+    """Order: use these limits from now on. What waits already stays admitted."""
+
+    limits: Limits
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Order: end admission with that refusal; answered when every admitted frame has an outcome."""
+
+    refusal: Callable[[], RepertoryError]
+
+
+ContextOrder: TypeAlias = Retune | Drain
+
+
+@final
+class ModelContext(Receiver[ContextOrder]):
+    """Everything that callers and device groups share about one model: an actor with two lanes.
+
+    Orders come by its mailbox and are served in its own task. Frames do not: callers offer them and groups
+    take them synchronously, on the event loop's thread, so each step is atomic and no frame waits behind
+    an order. `state.waiting` always equals the frames in the backlog.
+
+    Attributes:
+        name: the model's.
+        network: the ports that frames are checked against.
+        limits: bounds of the queue; may be replaced while in service.
+        state: what policies see.
+        counters: admitted frames and refusals, and settled frames by outcome.
+        in_flight: frames that are started and not settled.
+        latencies: seconds from admission to answer, the most recent ones.
+        refusal: makes the error for whatever is offered, once admission has ended.
+    """
+
+    def __init__(self, name: str, network: Network, limits: Limits, *, loop: Loop, wheel: Wheel) -> None:
+        self.name = name
+        self.network = network
+        self.limits = limits
+        self.state = ContextState(name)
+        self.admitted = 0
+        self.refused: Counter[str] = Counter()
+        self.outcomes: dict[Outcome, int] = dict.fromkeys(Outcome, 0)
+        self.in_flight = 0
+        self.latencies: deque[float] = deque(maxlen=LATENCIES)
+        self.refusal: Callable[[], RepertoryError] | None = None
+        self._loop = loop
+        self._wheel = wheel
+        self._backlog = Backlog()
+        self._groups: dict[object, Callable[[], None]] = {}
+        self._queuers: deque[Slot] = deque()
+        self._idle: list[Slot] = []
+
+    async def receive(self, message: ContextOrder) -> None:
+        match message:
+            case Retune(limits):
+                self.limits = limits
+                self._next_queuer()
+            case Drain(refusal):
+                self.close(refusal, drain=True)
+                await self.drained()
+
+    # -- admission ---------------------------------------------------------------------------------
+
+    def offer(self, frame: Frame, *, expires: float) -> None:
+        """Admit a frame or raise; `expires` is when the runtime itself ends it.
+
+        Raises:
+            QueueFull: the queue is full and its overflow is not `drop_oldest`.
+            DeadlineUnreachable: the deadline has passed.
+            ModelClosed, RuntimeClosed, DeviceLost: admission has ended.
+        """
+        if self.refusal is not None:
+            self.refused["closed"] += 1
+            raise self.refusal()
+        now = self._loop.now()
+        if frame.deadline <= now:
+            self.refused["deadline"] += 1
+            raise DeadlineUnreachable(f"{self.name}: the deadline passed {now - frame.deadline:.3f} s ago")
+        frame.nbytes = nbytes = sum([array.nbytes for array in frame.inputs])
+        backlog = self._backlog
+        if backlog.count >= self.limits.queue or backlog.nbytes + nbytes > self.limits.queue_bytes:
+            self._make_room(nbytes)
+        self.admitted += 1
+        frame.seq = self.admitted
+        frame.offered = now
+        backlog.push(frame)
+        if expires < math.inf:
+            self._wheel.add(frame, expires)
+        state = self.state
+        state.waiting += 1
+        if state.waiting == 1:
+            state.ready_since = now
+            for poke in self._groups.values():
+                poke()
+
+    def full(self, nbytes: int) -> bool:
+        """Whether one more frame of that many bytes would not be admitted now."""
+        count, held = self._backlog.count, self._backlog.nbytes
+        return count >= self.limits.queue or held + nbytes > self.limits.queue_bytes
+
+    async def room(self, nbytes: int) -> None:
+        """Wait until a frame of that many bytes would be admitted; first come, first served."""
+        while self.refusal is None and self.full(nbytes):
+            slot = self._loop.slot()
+            self._queuers.append(slot)
+            try:
+                await slot
+            except BaseException:
+                if slot in self._queuers:
+                    self._queuers.remove(slot)
+                else:
+                    self._next_queuer()  # it was woken and is cancelled: pass the place on
+                raise
+
+    def _make_room(self, nbytes: int) -> None:
+        too_large = nbytes > self.limits.queue_bytes
+        if self.limits.overflow is not Overflow.DROP_OLDEST or too_large:
+            self.refused["full"] += 1
+            raise QueueFull(
+                f"{self.name}: {self._backlog.count} frames of {self._backlog.nbytes} bytes wait, one of"
+                f" {nbytes} came; the bounds are {self.limits.queue} and {self.limits.queue_bytes}"
+            )
+        while self.full(nbytes) and (oldest := self._backlog.oldest()) is not None:
+            oldest.settle(Outcome.SUPERSEDED, error=Superseded(f"{self.name}: a newer frame took its place"))
+
+    # -- service -----------------------------------------------------------------------------------
+
+    def attach(self, group: object, poke: Callable[[], None]) -> None:
+        """Let a group serve this context: it is poked when the backlog ceases to be empty."""
+        self._groups[group] = poke
+        if self.state.waiting:
+            poke()
+
+    def detach(self, group: object, refusal: Callable[[], RepertoryError]) -> None:
+        """A group serves this context no more; where it was the last one, end what waits, and admission."""
+        self._groups.pop(group, None)
+        if not self._groups:
+            self.close(refusal)
+
+    def take(self, now: float) -> Frame | None:
+        """Hand the most urgent frame to a group that starts it now; what has expired is settled instead."""
+        state = self.state
+        while (frame := self._backlog.pop()) is not None:
+            state.waiting -= 1
+            self.in_flight += 1
+            frame.started = now
+            frame.attempts += 1
+            if self._queuers:
+                self._next_queuer()
+            if frame.deadline > now:
+                return frame
+            frame.due()
+        return None
+
+    def undo(self, frame: Frame) -> bool:
+        """Put a frame that had no effect back in front; False where it has had its second chance."""
+        if frame.outcome is not None:
+            return True
+        if frame.attempts > 1 or self.refusal is not None:
+            return False
+        self.in_flight -= 1
+        frame.started = None
+        self._backlog.push_back(frame)
+        self.state.waiting += 1
+        if self.state.waiting == 1:
+            self.state.ready_since = frame.offered
+        for poke in self._groups.values():
+            poke()
+        return True
+
+    # -- the books ---------------------------------------------------------------------------------
+
+    def settled(self, frame: Frame) -> None:
+        """Count a frame's outcome, free its place and wake its caller."""
+        outcome = frame.outcome
+        assert outcome is not None, "settle sets it first"
+        self.outcomes[outcome] += 1
+        if frame.bucket is not None:
+            self._wheel.discard(frame)
+        if frame.started is None:
+            self._backlog.forget(frame)
+            self.state.waiting -= 1
+            frame.inputs = ()
+            if self._queuers:
+                self._next_queuer()
+        else:
+            self.in_flight -= 1
+            if outcome is Outcome.ANSWERED:
+                self.latencies.append(self._loop.now() - frame.offered)
+        if frame.slot is not None:
+            self._loop.fill(frame.slot)
+        if self._idle and not self.unsettled:
+            self._wake_idle()
+
+    def expire(self, frame: Frame) -> None:
+        """A frame's deadline has come."""
+        late = DeadlineExceeded(f"{self.name}: no answer by the deadline ({frame!r})")
+        frame.settle(Outcome.EXPIRED, error=late)
+
+    @property
+    def unsettled(self) -> int:
+        """Frames that were admitted and have no outcome yet."""
+        return self.state.waiting + self.in_flight
+
+    def close(self, refusal: Callable[[], RepertoryError], *, drain: bool = False) -> None:
+        """End admission, and, unless they may drain, the frames that wait."""
+        if self.refusal is None:
+            self.refusal = refusal
+        while self._queuers:
+            self._next_queuer()
+        if not drain:
+            for frame in self._backlog.frames():
+                frame.settle(Outcome.FAILED, error=refusal())
+
+    async def drained(self) -> None:
+        """Wait until every admitted frame has an outcome."""
+        while self.unsettled:
+            slot = self._loop.slot()
+            self._idle.append(slot)
+            await slot
+
+    def _wake_idle(self) -> None:
+        idle, self._idle = self._idle, []
+        for slot in idle:
+            self._loop.fill(slot)
+
+    def _next_queuer(self) -> None:
+        if self._queuers:
+            self._loop.fill(self._queuers.popleft())

@@ -1,0 +1,528 @@
+"""A device group: the one owner of a device, and the loop that serves it."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, final
+
+import anyio
+
+from repertory.models.errors import (
+    ArtifactError,
+    ConfigError,
+    DeviceError,
+    DeviceHung,
+    DeviceLost,
+    RepertoryError,
+    again,
+)
+from repertory.models.program import Program
+from repertory.transports.device import Completion, Device, Health
+from repertory.transports.frame import Fate, Frame, Outcome
+from repertory.transports.loop import Slot
+from repertory.transports.wheel import Alarm, Wheel
+from repertory.transports.world import World
+
+from .actor import Actor, Envelope
+from .context import ModelContext
+from .mailbox import Mailbox
+from .policy import Bind, Decision, Entry, Grant, GroupState, Policy, Wait
+
+__all__ = ["DeviceGroup", "Evict", "GroupObserver", "GroupOrder", "MakeResident", "Probe"]
+
+CLOSE_BOUND = 5.0
+"""Seconds that closing a device may take."""
+
+STALL_FACTOR = 20.0
+"""A group is hung when no completion came for this many learned service times (at least the floor)."""
+
+
+MAX_BARREN = 64
+"""Grants in a row that may start nothing: a policy that goes on so is a bug, not a load."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class MakeResident:
+    """Order: bind this context's program now, as if a frame waited."""
+
+    entry: Entry
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """Order: free what this program holds on the device, if it is resident."""
+
+    program: Program
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Order: read the device's health; answered with a Health."""
+
+
+GroupOrder: TypeAlias = MakeResident | Evict | Probe
+
+
+class GroupObserver(ABC):
+    """Is told what a group does, on the event loop, between two of its steps. Must not raise."""
+
+    @abstractmethod
+    def decided(self, group: DeviceGroup, decision: Decision, now: float) -> None:
+        """The policy answered."""
+
+    @abstractmethod
+    def swapped(self, group: DeviceGroup, program: Program, began: float, ended: float) -> None:
+        """A program was made resident."""
+
+    @abstractmethod
+    def finished(self, group: DeviceGroup, frame: Frame, busy: float, now: float) -> None:
+        """A started frame completed on the device."""
+
+    @abstractmethod
+    def opened(self, group: DeviceGroup) -> None:
+        """The device is open and in service."""
+
+    @abstractmethod
+    def failed(self, group: DeviceGroup, error: BaseException) -> None:
+        """The device is out of service; the supervisor will open it again, or gives up."""
+
+
+@final
+@dataclass(slots=True, eq=False)
+class Tenant:
+    """A context on this group, and what the policy sees of it."""
+
+    context: ModelContext
+    entry: Entry
+
+
+@final
+class DeviceGroup(Actor[GroupOrder]):
+    """Opens the device, serves frames by the policy's decisions, and leaves nothing behind.
+
+    One object over all incarnations: a device that failed is closed, and the next incarnation opens a new
+    one. What waits in the contexts is not touched by that.
+
+    Attributes:
+        state: what the policy sees.
+        device: the current incarnation's.
+        started: set once the first incarnation is open or has failed.
+        error: why the device is out of service; None while it is in service.
+        swaps: binds that succeeded, over all incarnations.
+        completed: frames that the device has completed.
+
+    Args:
+        name: its address, for people.
+        connect: makes the device of one incarnation.
+        policy: decides.
+        world: real or virtual.
+        wheel: for the stall alarm.
+        observer: is told what happens.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        connect: Callable[[], Device],
+        *,
+        policy: Policy,
+        world: World,
+        wheel: Wheel,
+        observer: GroupObserver,
+    ) -> None:
+        self.name = name
+        self.state = GroupState(name)
+        self.device: Device = connect()
+        self.started = anyio.Event()
+        self.error: BaseException | None = None
+        self.swaps = 0
+        self.completed = 0
+        self._connect = connect
+        self._policy = policy
+        self._loop = world.loop
+        self._wheel = wheel
+        self._observer = observer
+        self._tenants: dict[ModelContext, Tenant] = {}
+        self._by_entry: dict[Entry, Tenant] = {}
+        self._windows: dict[str, int] = {}
+        self._flight: dict[Frame, Tenant] = {}
+        self._grant: Grant | None = None
+        self._left = 0
+        self._ask = True
+        self._poked: Slot | None = None
+        self._alarm = Alarm(self._check_stall)
+        self._progress = 0.0
+        self._fault: DeviceError | None = None
+        self._open = False
+        self._used = False
+        self._draining = False
+
+    # -- tenants -----------------------------------------------------------------------------------
+
+    def attach(self, context: ModelContext, program: Program) -> Entry:
+        """Serve a context by this program from now on."""
+        entry = Entry(context.state, program)
+        tenant = Tenant(context, entry)
+        self._tenants[context] = tenant
+        self._by_entry[entry] = tenant
+        self.state.entries.append(entry)
+        context.attach(self, self.poke)
+        return entry
+
+    def replace(self, context: ModelContext, program: Program) -> Program:
+        """Serve later frames of a context by another program; return the one it had."""
+        entry = self._tenants[context].entry
+        before, entry.program = entry.program, program
+        self.poke()
+        return before
+
+    def detach(self, context: ModelContext, refusal: Callable[[], RepertoryError]) -> Program | None:
+        """Serve a context no more; return its program where no other context uses it."""
+        tenant = self._tenants.pop(context, None)
+        if tenant is None:
+            return None
+        del self._by_entry[tenant.entry]
+        self.state.entries.remove(tenant.entry)
+        if self._grant is not None and self._grant.entry is tenant.entry:
+            self._grant = None
+        if self.state.turn is tenant.entry:
+            self.state.turn = None
+        context.detach(self, refusal)
+        self.poke()
+        program = tenant.entry.program
+        return None if self.uses(program) else program
+
+    def uses(self, program: Program) -> bool:
+        """Whether any context here is served by this program."""
+        return any(entry.program.key == program.key for entry in self.state.entries)
+
+    def abandon(self, frame: Frame) -> None:
+        """Nobody waits for this frame any more."""
+        if frame in self._flight and self._open:
+            self.device.abandon(frame)
+
+    def poke(self) -> None:
+        """Something changed: look again."""
+        self._ask = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._poked is not None:
+            poked, self._poked = self._poked, None
+            self._loop.fill(poked)
+
+    def give_up(self, error: BaseException | None) -> None:
+        """The device will not come back: its contexts are served elsewhere, or fail."""
+        reason = f"{self.name} is out of service for good: {error or 'it was stopped'}"
+        for context in list(self._tenants):
+            self.detach(context, lambda: DeviceLost(reason, family="group"))
+
+    # -- one incarnation ---------------------------------------------------------------------------
+
+    async def serve(self, inbox: Mailbox[Envelope[GroupOrder]]) -> None:
+        if self._used:
+            self.device = self._connect()
+        self._used = True
+        self._fault = None
+        try:
+            await self.device.open(self._on_completed, self._on_fault)
+            self._in_service()
+            await self._serve(inbox)
+        except Exception as error:
+            self.error = self._fault = _as_fault(error)
+            self._observer.failed(self, error)
+            raise
+        finally:
+            self._open = False
+            self.started.set()
+            with anyio.CancelScope(shield=True):
+                await self.device.close(bound=CLOSE_BOUND)
+            self._clear()
+
+    def _in_service(self) -> None:
+        self._open = True
+        self.error = None
+        self.state.capacity = self.device.capabilities.residents
+        self._observer.opened(self)
+        self.started.set()
+
+    async def _serve(self, inbox: Mailbox[Envelope[GroupOrder]]) -> None:
+        while not (inbox.closed and not inbox and not self.state.in_flight):
+            self._raise_fault()
+            if envelope := inbox.receive_nowait() if inbox else None:
+                await self._obey(envelope)
+            elif inbox.closed:
+                await self._landing()
+            else:
+                decision = self._advance(self._loop.now())
+                if isinstance(decision, Bind):
+                    await self._bind(decision.entry, decision.evict)
+                else:
+                    await self._changed(decision.until if decision else math.inf)
+
+    async def _changed(self, until: float = math.inf) -> None:
+        """Wait until poked, at the latest until `until`."""
+        slot = self._poked = self._loop.slot()
+        alarm = None
+        if until < math.inf:
+            alarm = Alarm(self.poke)
+            self._wheel.add(alarm, until)
+        try:
+            await slot
+        finally:
+            self._poked = None
+            if alarm is not None:
+                self._wheel.discard(alarm)
+
+    async def _landing(self) -> None:
+        """Wait until nothing is in flight, or something else changed."""
+        self._draining = True
+        try:
+            await self._changed()
+        finally:
+            self._draining = False
+
+    def _clear(self) -> None:
+        """Forget the device's state; what a broken device left in flight goes back to its context."""
+        lost = DeviceLost(f"{self.name} went out of service", family="group")
+        self._on_completed([Completion(frame, Fate.UNDONE, error=lost) for frame in self._flight])
+        self._wheel.discard(self._alarm)
+        self._windows.clear()
+        self._grant = None
+        self.state.residents.clear()
+        self.state.turn = None
+
+    def _advance(self, now: float) -> Bind | Wait | None:
+        """Start what may be started. None: only a completion or a poke changes anything."""
+        barren = 0
+        while True:
+            if self._grant is not None and not self._ask:
+                before = self.state.in_flight
+                if self._fill_window(now):
+                    return None
+                self._grant = None
+                barren = barren + 1 if self.state.in_flight == before else 0
+                if barren > MAX_BARREN:
+                    raise RuntimeError(f"{self._policy!r} keeps granting turns in which nothing starts")
+            self._ask = False
+            decision = self._policy.decide(self.state, now)
+            self._observer.decided(self, decision, now)
+            if not isinstance(decision, Grant):
+                self._grant = None
+                return decision
+            self._begin(decision, now)
+
+    def _begin(self, grant: Grant, now: float) -> None:
+        self._grant = grant
+        self._left = grant.frames
+        state = self.state
+        if state.turn is not grant.entry:
+            self._end_turn(now)
+            state.turn = grant.entry
+            state.turn_frames = 0
+            state.turn_since = now
+
+    def _end_turn(self, now: float) -> None:
+        if self.state.turn is not None:
+            self.state.turn.served = now
+
+    def _fill_window(self, now: float) -> bool:
+        """Start frames of the grant; False when it has ended, True when only the windows are full."""
+        grant = self._grant
+        assert grant is not None, "called with a grant"
+        entry = grant.entry
+        state = self.state
+        tenant = self._by_entry[entry]
+        take, start, flight = tenant.context.take, self.device.start, self._flight
+        room = min(
+            self._windows.get(entry.program.key, 0) - entry.in_flight,
+            self.device.capabilities.window - state.in_flight,
+        )
+        while self._left > 0 and now < grant.until:
+            if room <= 0:
+                return True
+            frame = take(now)
+            if frame is None:
+                return False
+            frame.program = entry.program
+            if not flight:
+                self._watch(now)
+            flight[frame] = tenant
+            entry.in_flight += 1
+            state.in_flight += 1
+            state.turn_frames += 1
+            self._left -= 1
+            room -= 1
+            start(frame)
+        return False
+
+    # -- binding -----------------------------------------------------------------------------------
+
+    async def _bind(self, entry: Entry, evict: Sequence[Program]) -> ArtifactError | None:
+        """Swap; return why the device refuses the program, where it does."""
+        if self.device.capabilities.bind_needs_idle and self.state.in_flight:
+            await self._landing()
+            return None  # decide again: what waits may have changed during the drain
+        began = self._loop.now()
+        program = entry.program
+        self._forget_residents(evict)
+        try:
+            residency = await self.device.bind(program, evict=evict)
+        except ArtifactError as error:
+            self._refuse(program, error)
+            return error
+        assert residency is not None, "a bind of a program returns its residency"
+        ended = self._loop.now()
+        self.state.residents[program.key] = program
+        self._windows[program.key] = residency.window
+        self.state.swap = _blend(self.state.swap, ended - began)
+        self.swaps += 1
+        self._observer.swapped(self, program, began, ended)
+        self._ask = True
+        return None
+
+    def _forget_residents(self, programs: Sequence[Program]) -> None:
+        for program in programs:
+            self.state.residents.pop(program.key, None)
+            self._windows.pop(program.key, None)
+
+    def _refuse(self, program: Program, error: ArtifactError) -> None:
+        """The device refuses a program: its contexts are served elsewhere or not at all."""
+        for context, tenant in list(self._tenants.items()):
+            if tenant.entry.program.key == program.key:
+                self.detach(context, lambda: again(error))
+
+    # -- orders ------------------------------------------------------------------------------------
+
+    async def _obey(self, envelope: Envelope[GroupOrder]) -> None:
+        try:
+            envelope.answer(await self._carry_out(envelope.message))
+        except DeviceError as error:
+            envelope.answer(error=again(error))
+            raise
+        except RepertoryError as error:
+            envelope.answer(error=error)
+        finally:
+            envelope.answer(error=DeviceLost(f"{self.name} went out of service", family="group"))
+
+    async def _carry_out(self, order: GroupOrder) -> Health | None:
+        match order:
+            case MakeResident(entry):
+                await self._make_resident(entry)
+            case Evict(program):
+                await self._drain()
+                if program.key in self.state.residents and not self.uses(program):
+                    self._forget_residents([program])
+                    await self.device.bind(None, evict=[program])
+            case Probe():
+                if self.device.capabilities.probe_needs_idle:
+                    await self._drain()
+                return await self.device.probe()
+        return None
+
+    async def _make_resident(self, entry: Entry) -> None:
+        state = self.state
+        if entry.program.key in state.residents:
+            return
+        await self._drain()
+        free = [p for key, p in state.residents.items() if key not in state.pinned]
+        surplus = max(len(state.residents) + 1 - state.capacity, 0)
+        if surplus > len(free):
+            raise ConfigError(f"{entry.context.name} does not fit beside what is pinned")
+        if error := await self._bind(entry, free[:surplus]):
+            raise error
+
+    async def _drain(self) -> None:
+        self._raise_fault()
+        while self.state.in_flight:
+            await self._landing()
+            self._raise_fault()
+
+    # -- completions -------------------------------------------------------------------------------
+
+    def _on_completed(self, completions: Sequence[Completion]) -> None:
+        """Settle a batch; called by the device on the event loop."""
+        now = self._loop.now()
+        self._progress = now
+        state = self.state
+        for completion in completions:
+            frame = completion.frame
+            tenant = self._flight.pop(frame)
+            entry = tenant.entry
+            entry.in_flight -= 1
+            state.in_flight -= 1
+            self._finish(completion, frame, tenant.context)
+            if completion.busy:
+                entry.service = _blend(entry.service, completion.busy)
+            self._observer.finished(self, frame, completion.busy, now)
+        self.completed += len(completions)
+        if self._grant is not None or (self._draining and not state.in_flight):
+            self._wake()
+
+    def _finish(self, completion: Completion, frame: Frame, context: ModelContext) -> None:
+        """Give the frame its outcome, unless it has one; or its second chance."""
+        if completion.fate is Fate.DONE:
+            answered = frame.settle(Outcome.ANSWERED, outputs=completion.outputs)
+            if not answered and completion.release is not None:
+                completion.release()
+        elif completion.fate is Fate.UNDONE and context.undo(frame):
+            return
+        else:
+            frame.settle(Outcome.FAILED, error=self._blame(completion, frame))
+        frame.inputs = ()
+
+    def _blame(self, completion: Completion, frame: Frame) -> RepertoryError:
+        if self._fault is not None:
+            return again(self._fault)
+        if completion.error is not None:
+            return again(completion.error)
+        return DeviceLost(f"{self.name}: {frame!r} was not run", family="group")
+
+    # -- faults ------------------------------------------------------------------------------------
+
+    def _watch(self, now: float) -> None:
+        """The device begins to work: from now on it owes progress."""
+        self._progress = now
+        if self._alarm.bucket is None:
+            self._wheel.add(self._alarm, now + self._patience())
+
+    def _patience(self) -> float:
+        """Seconds without a completion after which the device counts as hung."""
+        slowest = max([entry.service or 0.0 for entry in self.state.entries], default=0.0)
+        return max(self.device.capabilities.stall, STALL_FACTOR * slowest)
+
+    def _check_stall(self) -> None:
+        if not self.state.in_flight:
+            return
+        silent = self._loop.now() - self._progress
+        patience = self._patience()
+        if silent < patience:
+            self._wheel.add(self._alarm, self._progress + patience)
+        else:
+            family = self.device.capabilities.family
+            self._on_fault(DeviceHung(f"{self.name}: no completion for {silent:.1f} s", family=family))
+
+    def _on_fault(self, error: DeviceError) -> None:
+        self._fault = self._fault or error
+        self.poke()
+
+    def _raise_fault(self) -> None:
+        if self._fault is not None:
+            raise self._fault
+
+
+def _as_fault(error: Exception) -> DeviceError:
+    if isinstance(error, DeviceError):
+        return error
+    return DeviceLost(f"the group's own code failed: {error!r}", family="group")
+
+
+def _blend(average: float | None, sample: float) -> float:
+    """Move a learned figure towards the latest sample."""
+    return sample if average is None else average + 0.2 * (sample - average)

@@ -1,0 +1,58 @@
+"""The first policy: a fair rotation over the models that have work."""
+
+from __future__ import annotations
+
+from typing import final
+
+from repertory.actors.policy import Bind, Decision, Entry, Grant, GroupState, Policy, Wait
+from repertory.models.program import Program
+
+__all__ = ["Rotation"]
+
+
+@final
+class Rotation(Policy):
+    """Gated round robin: a turn serves what waited when it began, at most `quantum` frames.
+
+    While nobody else waits, the turn goes on. The next turn goes to the model whose last one is longest
+    ago, so no model waits longer than one turn of each of the others, swaps included. Among resident
+    programs the least recently bound one is evicted.
+
+    Args:
+        quantum: frames of a turn while others wait.
+    """
+
+    def __init__(self, quantum: int = 64) -> None:
+        self._quantum = quantum
+
+    def decide(self, state: GroupState, now: float) -> Decision:
+        ready = [entry for entry in state.entries if entry.context.waiting]
+        if not ready:
+            return Wait("nothing waits")
+        turn = state.turn
+        if turn in ready and turn is not None and turn.program.key in state.residents:
+            if len(ready) == 1:
+                return Grant(turn, turn.context.waiting, "nobody else waits")
+            left = self._left(state, turn)
+            if left > 0:
+                return Grant(turn, left, "the turn goes on")
+            ready.remove(turn)
+        entry = min(ready, key=lambda entry: (entry.served, entry.context.ready_since))
+        if entry.program.key in state.residents:
+            frames = min(entry.context.waiting, self._quantum)
+            return Grant(entry, frames, "its last turn is longest ago, and it is resident")
+        return self._bind(state, entry)
+
+    def _left(self, state: GroupState, turn: Entry) -> int:
+        """Frames that the turn may still start: of those that waited when it began."""
+        if turn.context.ready_since > state.turn_since:
+            return 0  # its backlog ran empty: whatever waits came later
+        return min(self._quantum - state.turn_frames, turn.context.waiting)
+
+    def _bind(self, state: GroupState, entry: Entry) -> Decision:
+        surplus = len(state.residents) + 1 - state.capacity
+        idle = [program for key, program in state.residents.items() if key not in state.pinned]
+        if surplus > len(idle):
+            return Wait(f"{entry.context.name} does not fit beside what is pinned")
+        evict: tuple[Program, ...] = tuple(idle[: max(surplus, 0)])
+        return Bind(entry, evict, "its last turn is longest ago")

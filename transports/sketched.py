@@ -1,0 +1,26 @@
+"""How devices that compute nothing read a model: from a sketch of its ports."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+from repertory.models.errors import UnknownModel
+from repertory.models.program import Artifact, Program
+from repertory.models.sketch import read_sketch
+
+__all__ = ["prepare_sketch"]
+
+
+def prepare_sketch(artifact: Artifact) -> Program:
+    """Return the sketched model as a program; its image is the frame's service time in seconds, or None.
+
+    Raises:
+        ArtifactError: it is no sketch.
+        UnknownModel: another network is asked for than the sketch's only one.
+    """
+    network, service = read_sketch(artifact.data)
+    if artifact.network not in (None, network.name):
+        raise UnknownModel(f"{artifact.name} holds {network.name!r}, not {artifact.network!r}")
+    footprint = sum(spec.nbytes for spec in network.inputs + network.outputs)
+    key = blake2b(artifact.data, digest_size=16).hexdigest()
+    return Program(key, network.name, (network,), footprint, scratch=0, image=service)

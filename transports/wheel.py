@@ -1,0 +1,108 @@
+"""One timer for all deadlines: tickless, in buckets of 5 ms."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable
+from typing import Protocol, final
+
+import anyio
+
+from .loop import Loop, Slot
+
+__all__ = ["TICK", "Alarm", "Timed", "Wheel"]
+
+TICK = 0.005
+"""Seconds: what is due is told so at most this much late, and never early."""
+
+
+class Timed(Protocol):
+    """What can be put on the wheel.
+
+    Attributes:
+        bucket: where it stands, for the wheel alone; None while it is not on the wheel.
+    """
+
+    bucket: set[Timed] | None
+
+    def due(self) -> None:
+        """Its time has come; it is off the wheel. Must not raise."""
+
+
+@final
+class Alarm:
+    """Calls a function when its time has come."""
+
+    __slots__ = ("_callback", "bucket")
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self._callback = callback
+        self.bucket: set[Timed] | None = None
+
+    def due(self) -> None:
+        self._callback()
+
+
+@final
+class Wheel:
+    """Putting something on and taking it off cost a set operation each, however many wait.
+
+    `run` is one task for the whole wheel. It sleeps until the earliest bucket that holds anything, and is
+    woken only by an earlier one.
+    """
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._buckets: dict[int, set[Timed]] = {}
+        self._order: list[int] = []
+        self._sleeps_until: float = -math.inf
+        self._slot: Slot | None = None
+
+    def __len__(self) -> int:
+        return sum(map(len, self._buckets.values()))
+
+    def add(self, item: Timed, when: float) -> None:
+        """Have `item` told at `when`, on the loop's clock. `math.inf` is never."""
+        if when == math.inf:
+            return
+        tick = math.ceil(when / TICK)
+        bucket = self._buckets.get(tick)
+        if bucket is None:
+            bucket = self._buckets[tick] = set()
+            heapq.heappush(self._order, tick)
+            if tick < self._sleeps_until and self._slot is not None:
+                self._loop.fill(self._slot)
+        bucket.add(item)
+        item.bucket = bucket
+
+    @staticmethod
+    def discard(item: Timed) -> None:
+        """Take `item` off, if it is on."""
+        if item.bucket is not None:
+            item.bucket.discard(item)
+            item.bucket = None
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        while True:
+            tick = self._next()
+            if tick is not None and tick * TICK <= self._loop.now():
+                self._tell(tick)
+                continue
+            self._slot = self._loop.slot()
+            self._sleeps_until = math.inf if tick is None else tick
+            with anyio.move_on_at(self._sleeps_until * TICK):
+                await self._slot
+            self._slot = None
+
+    def _next(self) -> int | None:
+        while self._order and not self._buckets[self._order[0]]:
+            del self._buckets[heapq.heappop(self._order)]
+        return self._order[0] if self._order else None
+
+    def _tell(self, tick: int) -> None:
+        heapq.heappop(self._order)
+        for item in self._buckets.pop(tick):
+            item.bucket = None
+            item.due()
