@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias, final
+from typing import Protocol, TypeAlias, final
 
 from repertory.models.errors import (
     DeadlineExceeded,
@@ -25,7 +25,7 @@ from .actor import Receiver
 from .backlog import Backlog
 from .policy import ContextState
 
-__all__ = ["ContextOrder", "Drain", "Limits", "ModelContext", "Overflow", "Retune"]
+__all__ = ["ContextOrder", "Drain", "Limits", "ModelContext", "Overflow", "Retune", "Server"]
 
 LATENCIES = 4096
 """Answers over which latency percentiles are taken: the most recent ones."""
@@ -57,6 +57,16 @@ class Limits:
     queue: int = 1024
     queue_bytes: int = 256 * 2**20
     overflow: Overflow = Overflow.REFUSE
+
+
+class Server(Protocol):
+    """A device group, as a context sees it."""
+
+    def poke(self) -> None:
+        """Work has come."""
+
+    def abandon(self, frame: Frame, /) -> None:
+        """Nobody waits for this started frame any more; groups that do not run it pass it over."""
 
 
 @final
@@ -111,7 +121,7 @@ class ModelContext(Receiver[ContextOrder]):
         self._loop = loop
         self._wheel = wheel
         self._backlog = Backlog()
-        self._groups: dict[object, Callable[[], None]] = {}
+        self._servers: list[Server] = []
         self._queuers: deque[Slot] = deque()
         self._idle: list[Slot] = []
 
@@ -140,6 +150,7 @@ class ModelContext(Receiver[ContextOrder]):
         now = self._loop.now()
         if frame.deadline <= now:
             self.refused["deadline"] += 1
+            self._next_queuer()
             raise DeadlineUnreachable(f"{self.name}: the deadline passed {now - frame.deadline:.3f} s ago")
         frame.nbytes = nbytes = sum([array.nbytes for array in frame.inputs])
         backlog = self._backlog
@@ -155,8 +166,8 @@ class ModelContext(Receiver[ContextOrder]):
         state.waiting += 1
         if state.waiting == 1:
             state.ready_since = now
-            for poke in self._groups.values():
-                poke()
+            for server in self._servers:
+                server.poke()
 
     def full(self, nbytes: int) -> bool:
         """Whether one more frame of that many bytes would not be admitted now."""
@@ -165,9 +176,14 @@ class ModelContext(Receiver[ContextOrder]):
 
     async def room(self, nbytes: int) -> None:
         """Wait until a frame of that many bytes would be admitted; first come, first served."""
-        while self.refusal is None and self.full(nbytes):
+        last = True
+        while self.refusal is None and (self.full(nbytes) or (last and self._queuers)):
             slot = self._loop.slot()
-            self._queuers.append(slot)
+            if last:
+                self._queuers.append(slot)
+            else:
+                self._queuers.appendleft(slot)  # it was woken, and somebody who never waited was faster
+            last = False
             try:
                 await slot
             except BaseException:
@@ -190,16 +206,17 @@ class ModelContext(Receiver[ContextOrder]):
 
     # -- service -----------------------------------------------------------------------------------
 
-    def attach(self, group: object, poke: Callable[[], None]) -> None:
+    def attach(self, server: Server) -> None:
         """Let a group serve this context: it is poked when the backlog ceases to be empty."""
-        self._groups[group] = poke
+        self._servers.append(server)
         if self.state.waiting:
-            poke()
+            server.poke()
 
-    def detach(self, group: object, refusal: Callable[[], RepertoryError]) -> None:
+    def detach(self, server: Server, refusal: Callable[[], RepertoryError]) -> None:
         """A group serves this context no more; where it was the last one, end what waits, and admission."""
-        self._groups.pop(group, None)
-        if not self._groups:
+        if server in self._servers:
+            self._servers.remove(server)
+        if not self._servers:
             self.close(refusal)
 
     def take(self, now: float) -> Frame | None:
@@ -229,9 +246,15 @@ class ModelContext(Receiver[ContextOrder]):
         self.state.waiting += 1
         if self.state.waiting == 1:
             self.state.ready_since = frame.offered
-        for poke in self._groups.values():
-            poke()
+        for server in self._servers:
+            server.poke()
         return True
+
+    def cancel(self, frame: Frame) -> None:
+        """Its caller waits no more: it loses its place, or its device is told."""
+        if frame.settle(Outcome.CANCELLED) and frame.started is not None:
+            for server in self._servers:
+                server.abandon(frame)
 
     # -- the books ---------------------------------------------------------------------------------
 

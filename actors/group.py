@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, final
 
@@ -19,7 +19,7 @@ from repertory.models.errors import (
     RepertoryError,
     again,
 )
-from repertory.models.program import Program
+from repertory.models.program import Network, Program
 from repertory.transports.device import Completion, Device, Health
 from repertory.transports.frame import Fate, Frame, Outcome
 from repertory.transports.loop import Slot
@@ -100,6 +100,7 @@ class Tenant:
 
     context: ModelContext
     entry: Entry
+    network: Network | None = None  # what runs in place of the frames' own, after a replacement
 
 
 @final
@@ -172,13 +173,24 @@ class DeviceGroup(Actor[GroupOrder]):
         self._tenants[context] = tenant
         self._by_entry[entry] = tenant
         self.state.entries.append(entry)
-        context.attach(self, self.poke)
+        context.attach(self)
         return entry
 
-    def replace(self, context: ModelContext, program: Program) -> Program:
-        """Serve later frames of a context by another program; return the one it had."""
-        entry = self._tenants[context].entry
-        before, entry.program = entry.program, program
+    @property
+    def contexts(self) -> Collection[ModelContext]:
+        """The contexts that this group serves."""
+        return self._tenants.keys()
+
+    def entry(self, context: ModelContext) -> Entry | None:
+        """What the policy sees of a context here, or None where this group does not serve it."""
+        tenant = self._tenants.get(context)
+        return None if tenant is None else tenant.entry
+
+    def replace(self, context: ModelContext, program: Program, network: Network) -> Program:
+        """Serve later frames of a context by this network of another program; return the one it had."""
+        tenant = self._tenants[context]
+        tenant.network = network
+        before, tenant.entry.program = tenant.entry.program, program
         self.poke()
         return before
 
@@ -226,11 +238,11 @@ class DeviceGroup(Actor[GroupOrder]):
     # -- one incarnation ---------------------------------------------------------------------------
 
     async def serve(self, inbox: Mailbox[Envelope[GroupOrder]]) -> None:
-        if self._used:
-            self.device = self._connect()
-        self._used = True
         self._fault = None
         try:
+            if self._used:
+                self.device = self._connect()
+            self._used = True
             await self.device.open(self._on_completed, self._on_fault)
             self._in_service()
             await self._serve(inbox)
@@ -351,6 +363,8 @@ class DeviceGroup(Actor[GroupOrder]):
             if frame is None:
                 return False
             frame.program = entry.program
+            if tenant.network is not None:
+                frame.network = tenant.network
             if not flight:
                 self._watch(now)
             flight[frame] = tenant
@@ -417,7 +431,7 @@ class DeviceGroup(Actor[GroupOrder]):
                 await self._make_resident(entry)
             case Evict(program):
                 await self._drain()
-                if program.key in self.state.residents and not self.uses(program):
+                if not self.uses(program):
                     self._forget_residents([program])
                     await self.device.bind(None, evict=[program])
             case Probe():

@@ -33,7 +33,10 @@ class Span:
 @final
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Shares of a device's time, from 0 to 1. A device may transfer and compute at once: the sum may pass 1."""
+    """Shares of a device's time, from 0 to 1.
+
+    A device may transfer and compute at once: the first three may come to more than 1.
+    """
 
     swap: float
     transfer: float

@@ -119,6 +119,8 @@ class Device(ABC):
     def prepare(self, artifact: Artifact) -> Program:
         """Read a model file for this device; on the host only, with nothing done to the hardware.
 
+        May take long, and may be called from another thread than the event loop's.
+
         Raises:
             ArtifactError: it is no file for this device, or does not fit on it.
             UnknownModel: it does not hold the network that the artifact names.
@@ -126,7 +128,10 @@ class Device(ABC):
 
     @abstractmethod
     async def bind(self, program: Program | None, *, evict: Sequence[Program] = ()) -> Residency | None:
-        """Evict, then make `program` resident (None only evicts). Shielded from cancellation, and bounded.
+        """Evict, then make `program` resident. Shielded from cancellation, and bounded.
+
+        With None it frees all that `evict` holds on the device, resident or not: those programs are done
+        with. Otherwise what is evicted may come back soon, and the device may keep what makes that cheap.
 
         A failure leaves what was to be evicted gone, `program` not resident, and the device usable.
 

@@ -69,11 +69,11 @@ class Condition(ABC):
 
 
 class Channel(ABC, Generic[T]):
-    """Work on its way from the event loop to one driver loop, first in first out."""
+    """Work on its way to one driver loop, first in first out."""
 
     @abstractmethod
     def put(self, item: T) -> None:
-        """Never blocks; the owner bounds what it puts. Loop's thread only."""
+        """Never blocks; the owner bounds what it puts. From any thread."""
 
     @abstractmethod
     def close(self) -> None:
@@ -105,9 +105,10 @@ class Outbox(Generic[T]):
         self._items.append(item)
         if not self._armed:
             self._armed = True
-            self._post(self._flush)
+            self._post(self.flush)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Deliver what is there now. Event loop's thread only."""
         self._armed = False  # before looking: what is put from here on arms again
         items = self._items
         if batch := [items.popleft() for _ in range(len(items))]:

@@ -1,0 +1,1 @@
+"""The demonstration: three networks of a face detector that share one small device."""

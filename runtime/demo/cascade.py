@@ -172,9 +172,8 @@ async def _faces(image: Image.Image, proposals: Floats, nets: Nets, scale: float
     scores, final_boxes = probabilities[:, 1], moved(boxes, offsets)
     sure = np.flatnonzero(scores >= _ONET)
     kept = sure[best(final_boxes[sure], scores[sure], overlap=0.7, nested=True)]
-    points: Floats = (
-        boxes[:, np.newaxis, :2] + _pairs(landmarks) * (boxes[:, 2:] - boxes[:, :2])[:, np.newaxis]
-    )
+    within: Floats = _pairs(landmarks) * sides(boxes)[:, np.newaxis]
+    points: Floats = boxes[:, np.newaxis, :2] + within
     return [_face(final_boxes[at] / scale, points[at] / scale, float(scores[at])) for at in kept]
 
 

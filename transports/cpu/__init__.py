@@ -1,0 +1,1 @@
+"""The host itself as a device, by onnxruntime."""

@@ -1,0 +1,1 @@
+"""MemryX MX3: libmemx, its simulator, and the device on top of either."""

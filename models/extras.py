@@ -1,0 +1,43 @@
+"""Optional packages, imported where they are first needed."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from .errors import ConfigError
+
+__all__ = ["load_onnx", "load_onnxruntime"]
+
+
+@cache
+def load_onnx() -> Any:
+    """Import onnx with its helpers.
+
+    Raises:
+        ConfigError: it is not installed; says how to.
+    """
+    onnx = _extra("onnx")
+    _extra("onnx.shape_inference")
+    return onnx
+
+
+@cache
+def load_onnxruntime() -> Any:
+    """Import onnxruntime, and stop it from writing to the standard streams.
+
+    Raises:
+        ConfigError: it is not installed; says how to.
+    """
+    onnxruntime = _extra("onnxruntime")
+    onnxruntime.set_default_logger_severity(4)
+    return onnxruntime
+
+
+def _extra(module: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise ConfigError(f'{package} is missing: pip install "repertory[onnx]" ({error})') from error

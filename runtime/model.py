@@ -1,0 +1,172 @@
+"""The handle of a loaded model: `await model.infer(x)`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, final
+
+import anyio
+import numpy as np
+from anyio.lowlevel import checkpoint
+
+from repertory.actors.context import ModelContext, Overflow
+from repertory.models.errors import InvalidInput, QueueFull
+from repertory.models.spec import Array, TensorSpec
+from repertory.transports.frame import Frame, Outcome
+from repertory.transports.loop import Loop
+
+__all__ = ["PRIORITIES", "Model"]
+
+PRIORITIES = range(-128, 128)
+"""Priorities that a request may have; larger is more urgent, 0 is the default."""
+
+
+@final
+class Model:
+    """One network of a loaded file. Made by `Runtime.load`; usable from any task of that event loop.
+
+    Args:
+        context: the model's books and backlog.
+        loop: the event loop's seam.
+        timeout: default for `infer`.
+        priority: default for `infer`.
+    """
+
+    def __init__(
+        self, context: ModelContext, loop: Loop, *, timeout: float | None = None, priority: int = 0
+    ) -> None:
+        self._context = context
+        self._loop = loop
+        self._timeout = timeout
+        self._priority = priority
+        self._inputs = context.network.inputs
+        self._outputs = tuple(spec.name for spec in context.network.outputs)
+        only = self._inputs[0] if len(self._inputs) == 1 else None
+        self._only = only
+        self._shape = only.shape if only is not None and only.fixed else None
+        self._dtype = only.dtype if only is not None else None
+
+    @property
+    def name(self) -> str:
+        """The name it was loaded under."""
+        return self._context.name
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """What `infer` takes."""
+        return self._inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """What `infer` returns."""
+        return self._context.network.outputs
+
+    async def infer(
+        self,
+        inputs: object,
+        *,
+        timeout: float | None = None,
+        deadline: float | None = None,
+        priority: int | None = None,
+    ) -> Any:
+        """Run the network once.
+
+        Args:
+            inputs: an ndarray, or anything with `__array__` or DLPack; for several inputs a mapping from
+                their names. Dtypes as in `inputs`: native ones pass without a copy. The memory is borrowed
+                until the device has completed the frame, which after a cancel is later than the return.
+            timeout: seconds from now.
+            deadline: the same as a moment on the loop's clock (`anyio.current_time()`); the earlier one
+                counts, and so does the deadline of the caller's own cancel scopes.
+            priority: larger is more urgent; -128 to 127.
+
+        Returns:
+            The output as an ndarray that is the caller's own; a dict by name where there are several.
+
+        Raises:
+            InvalidInput: a tensor is wrong; nothing was queued.
+            QueueFull: the model's queue is full (`overflow="refuse"`).
+            Superseded: a newer frame took this one's place (`overflow="drop_oldest"`).
+            DeadlineUnreachable: the deadline has passed already; nothing was queued.
+            DeadlineExceeded: the deadline passed in the queue or on the device.
+            ModelClosed, RuntimeClosed: it was unloaded, or the runtime closed.
+            DeviceError: the device failed on this frame, or is out of service for good.
+        """
+        context = self._context
+        arrays = self._arrays(inputs)
+        own = math.inf if timeout is deadline is self._timeout is None else self._own(timeout, deadline)
+        caller = self._loop.caller_deadline()
+        if caller == -math.inf:
+            await checkpoint()  # the caller is cancelled already: this raises
+        frame = Frame(
+            context,
+            context.network,
+            arrays,
+            slot=self._loop.slot(),
+            deadline=min(caller, own),
+            priority=self._priority if priority is None else self._checked(priority),
+        )
+        if context.limits.overflow is Overflow.WAIT:
+            await self._wait_for_room(arrays, own)
+        context.offer(frame, expires=own)
+        try:
+            await frame.slot  # type: ignore[misc]  # given above
+        finally:
+            if frame.outcome is None:
+                context.cancel(frame)
+        if frame.outcome is not Outcome.ANSWERED:
+            if frame.outcome is Outcome.EXPIRED and caller < own:
+                await checkpoint()  # the caller's own scope has expired, and ends in its own way
+            assert frame.error is not None, "every other outcome has its error"
+            raise frame.error
+        outputs = frame.outputs
+        assert outputs is not None, "an answer has outputs"
+        return outputs[0] if len(outputs) == 1 else dict(zip(self._outputs, outputs, strict=True))
+
+    def _own(self, timeout: float | None, deadline: float | None) -> float:
+        """Return the moment at which the runtime itself ends the request."""
+        if timeout is None and deadline is None:
+            timeout = self._timeout
+        for name, value in (("timeout", timeout), ("deadline", deadline)):
+            if value is not None and math.isnan(value):
+                raise InvalidInput(f"{self.name}: {name} is not a number")
+        moment = math.inf if deadline is None else deadline
+        return moment if timeout is None else min(moment, self._loop.now() + timeout)
+
+    def _checked(self, priority: int) -> int:
+        if priority not in PRIORITIES:
+            raise InvalidInput(f"{self.name}: priority {priority!r} came, -128 to 127 is wanted")
+        return priority
+
+    def _arrays(self, inputs: object) -> tuple[Array, ...]:
+        """Check what the caller gave; first the common case, as cheaply as can be."""
+        if type(inputs) is np.ndarray and inputs.shape == self._shape and inputs.dtype == self._dtype:
+            return (inputs,)
+        try:
+            if self._only is not None and not isinstance(inputs, Mapping):
+                return (self._only.check(inputs),)
+            return self._by_name(inputs)
+        except InvalidInput as error:
+            self._context.refused["invalid"] += 1
+            raise InvalidInput(f"{self.name}: {error}") from None
+
+    def _by_name(self, inputs: object) -> tuple[Array, ...]:
+        names = [spec.name for spec in self._inputs]
+        if not isinstance(inputs, Mapping):
+            raise InvalidInput(f"a {type(inputs).__name__} came, a mapping with {names} is wanted")
+        given: dict[object, object] = dict(inputs)
+        if given.keys() != set(names):
+            raise InvalidInput(f"inputs {sorted(map(str, given))} came, {names} are wanted")
+        return tuple(spec.check(given[spec.name]) for spec in self._inputs)
+
+    async def _wait_for_room(self, arrays: tuple[Array, ...], own: float) -> None:
+        """Wait, where the queue is full; what is not admitted by its own deadline is refused."""
+        with anyio.move_on_at(own) as scope:
+            await self._context.room(sum(array.nbytes for array in arrays))
+        if scope.cancelled_caught:
+            self._context.refused["full"] += 1
+            raise QueueFull(f"{self.name}: no place became free by the deadline")
+
+    def __repr__(self) -> str:
+        return f"<Model {self.name}>"

@@ -1,0 +1,55 @@
+"""How statistics are read off the actors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from repertory.actors.context import ModelContext
+from repertory.actors.group import DeviceGroup
+from repertory.transports.frame import Outcome
+
+from .statistics import GroupStatistics, ModelStatistics
+from .telemetry import Telemetry
+
+__all__ = ["group_statistics", "model_statistics"]
+
+
+def model_statistics(context: ModelContext, groups: Mapping[str, DeviceGroup]) -> ModelStatistics:
+    """Return one model's numbers."""
+    latencies = np.fromiter(context.latencies, float)
+    p50, p99 = np.percentile(latencies, [50, 99]) if latencies.size else (None, None)
+    outcomes = context.outcomes
+    return ModelStatistics(
+        admitted=context.admitted,
+        answered=outcomes[Outcome.ANSWERED],
+        failed=outcomes[Outcome.FAILED],
+        expired=outcomes[Outcome.EXPIRED],
+        cancelled=outcomes[Outcome.CANCELLED],
+        superseded=outcomes[Outcome.SUPERSEDED],
+        waiting=context.state.waiting,
+        in_flight=context.in_flight,
+        refused=dict(context.refused),
+        p50=None if p50 is None else float(p50),
+        p99=None if p99 is None else float(p99),
+        groups=[name for name, group in groups.items() if context in group.contexts],
+    )
+
+
+def group_statistics(group: DeviceGroup, telemetry: Telemetry) -> GroupStatistics:
+    """Return one group's numbers."""
+    capabilities = group.device.capabilities
+    return GroupStatistics(
+        family=capabilities.family,
+        simulated=capabilities.simulated,
+        in_service=group.error is None,
+        error=None if group.error is None else str(group.error),
+        residents=[program.name for program in group.state.residents.values()],
+        in_flight=group.state.in_flight,
+        completed=group.completed,
+        swaps=group.swaps,
+        swap_seconds=telemetry.swap_seconds.get(group.name, 0.0),
+        busy_seconds=telemetry.busy.get(group.name, 0.0),
+        incarnations=telemetry.incarnations.get(group.name, 0),
+    )

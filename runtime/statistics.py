@@ -1,0 +1,123 @@
+"""Frozen snapshots of what the runtime did; every one of them goes to JSON by `msgspec.json.encode`."""
+
+from __future__ import annotations
+
+from typing import final
+
+import msgspec
+
+__all__ = ["Decided", "Event", "GroupStatistics", "ModelStatistics", "Statistics"]
+
+
+@final
+class ModelStatistics(msgspec.Struct, frozen=True):
+    """One model since it was loaded.
+
+    At any moment admitted == answered + failed + expired + cancelled + superseded + waiting + in_flight.
+
+    Attributes:
+        admitted: requests that were accepted.
+        answered: those whose caller got a result.
+        failed: those whose caller got an error of the device, the model or the runtime.
+        expired: those whose deadline passed first.
+        cancelled: those whose caller gave up first.
+        superseded: those that a newer frame replaced.
+        waiting: those in the queue.
+        in_flight: those that a device has started.
+        refused: requests that were never accepted, by reason: invalid, full, deadline, closed.
+        p50: median seconds from admission to answer over the most recent 4096 answers, or None.
+        p99: likewise.
+        groups: names of the groups that serve it.
+    """
+
+    admitted: int
+    answered: int
+    failed: int
+    expired: int
+    cancelled: int
+    superseded: int
+    waiting: int
+    in_flight: int
+    refused: dict[str, int]
+    p50: float | None
+    p99: float | None
+    groups: list[str]
+
+
+@final
+class GroupStatistics(msgspec.Struct, frozen=True):
+    """One device group since the runtime was opened.
+
+    Attributes:
+        family: as in its address.
+        simulated: whether no hardware stands behind it.
+        in_service: whether the device is open.
+        error: why it is not, or None.
+        residents: names of the programs on the device.
+        in_flight: frames that the device has started and not completed.
+        completed: frames that it has completed.
+        swaps: binds that succeeded.
+        swap_seconds: time they took.
+        busy_seconds: device time of the completed frames, as the driver measured it.
+        incarnations: how often the device was opened.
+    """
+
+    family: str
+    simulated: bool
+    in_service: bool
+    error: str | None
+    residents: list[str]
+    in_flight: int
+    completed: int
+    swaps: int
+    swap_seconds: float
+    busy_seconds: float
+    incarnations: int
+
+
+@final
+class Statistics(msgspec.Struct, frozen=True):
+    """All models by name, all groups by address."""
+
+    models: dict[str, ModelStatistics]
+    groups: dict[str, GroupStatistics]
+
+
+@final
+class Event(msgspec.Struct, frozen=True):
+    """Something that a user may want to know when it happens.
+
+    Attributes:
+        kind: opened, failed, dead (of a group); loaded, unloaded, replaced, swapped (of a model).
+        time: on the loop's clock, seconds.
+        group: the group's name, or empty.
+        model: the program's or model's name, or empty.
+        detail: an error's text, a swap's seconds, or empty.
+    """
+
+    kind: str
+    time: float
+    group: str = ""
+    model: str = ""
+    detail: str = ""
+
+
+@final
+class Decided(msgspec.Struct, frozen=True):
+    """One decision of the policy.
+
+    Attributes:
+        time: on the loop's clock, seconds.
+        group: for which group.
+        decision: grant, bind or wait.
+        model: whom it is about, or empty.
+        frames: how many frames a grant allows.
+        reason: the policy's own words.
+    """
+
+    time: float
+    group: str
+    decision: str
+    model: str
+    frames: int
+    reason: str

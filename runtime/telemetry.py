@@ -1,0 +1,148 @@
+"""What groups do, as it is remembered: sums, the last decisions, events, and spans for pictures."""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections import deque
+from typing import Self, final
+
+import anyio
+
+from repertory.actors.group import DeviceGroup, GroupObserver
+from repertory.actors.policy import Bind, Decision, Grant
+from repertory.models.program import Program
+from repertory.transports.frame import Frame
+from repertory.transports.loop import Loop
+
+from .statistics import Decided, Event
+from .timeline import Span
+
+__all__ = ["Events", "Telemetry"]
+
+DECISIONS = 256
+"""Decisions that `explain` tells of: the last ones."""
+
+EVENTS = 1024
+"""Events that a subscriber may fall behind; older ones are dropped and counted."""
+
+_log = logging.getLogger("repertory.runtime")
+
+
+@final
+class Events:
+    """A subscription: an async iterator over events from its making on; ends when the runtime closes.
+
+    Attributes:
+        dropped: events that were lost because nobody took them in time.
+    """
+
+    def __init__(self) -> None:
+        self.dropped = 0
+        self._events: deque[Event] = deque()
+        self._closed = False
+        self._arrival = anyio.Event()
+
+    def put(self, event: Event) -> None:
+        """Add an event; the oldest one makes room."""
+        if len(self._events) >= EVENTS:
+            self._events.popleft()
+            self.dropped += 1
+        self._events.append(event)
+        self._arrival.set()
+
+    def close(self) -> None:
+        """End the iteration after what is there."""
+        self._closed = True
+        self._arrival.set()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        await anyio.lowlevel.checkpoint()
+        while not self._events:
+            if self._closed:
+                raise StopAsyncIteration
+            self._arrival = anyio.Event()
+            await self._arrival.wait()
+        return self._events.popleft()
+
+
+@final
+class Telemetry(GroupObserver):
+    """Observes every group of a runtime.
+
+    Args:
+        loop: for the clock.
+        spans: how many spans to keep for a timeline; 0 keeps none.
+    """
+
+    def __init__(self, loop: Loop, *, spans: int = 0) -> None:
+        self.busy: dict[str, float] = {}
+        self.swap_seconds: dict[str, float] = {}
+        self.incarnations: dict[str, int] = {}
+        self.spans: dict[str, deque[Span]] = {}
+        self._keep = spans
+        self._loop = loop
+        self._decisions: deque[tuple[float, str, Decision]] = deque(maxlen=DECISIONS)
+        self._subscribers: weakref.WeakSet[Events] = weakref.WeakSet()
+
+    def subscribe(self) -> Events:
+        """Return a new subscription; it lasts while somebody holds it."""
+        events = Events()
+        self._subscribers.add(events)
+        return events
+
+    def close(self) -> None:
+        """End every subscription."""
+        for events in list(self._subscribers):
+            events.close()
+
+    def emit(self, kind: str, *, group: str = "", model: str = "", detail: str = "") -> None:
+        """Tell every subscriber."""
+        event = Event(kind, self._loop.now(), group, model, detail)
+        for events in list(self._subscribers):
+            events.put(event)
+
+    def explain(self) -> list[Decided]:
+        """Return the last decisions, oldest first."""
+        return [_decided(*entry) for entry in self._decisions]
+
+    def decided(self, group: DeviceGroup, decision: Decision, now: float) -> None:
+        self._decisions.append((now, group.name, decision))
+
+    def swapped(self, group: DeviceGroup, program: Program, began: float, ended: float) -> None:
+        name = group.name
+        self.swap_seconds[name] = self.swap_seconds.get(name, 0.0) + ended - began
+        self._keep_span(name, Span("swap", program.name, began, ended))
+        self.emit("swapped", group=name, model=program.name, detail=f"{ended - began:.6f}")
+
+    def finished(self, group: DeviceGroup, frame: Frame, busy: float, now: float) -> None:
+        self.busy[group.name] = self.busy.get(group.name, 0.0) + busy
+        if self._keep and frame.started is not None:
+            model, computing = frame.network.name, max(frame.started, now - busy)
+            self._keep_span(group.name, Span("transfer", model, frame.started, computing))
+            self._keep_span(group.name, Span("compute", model, computing, now))
+
+    def opened(self, group: DeviceGroup) -> None:
+        capabilities = group.device.capabilities
+        self.incarnations[group.name] = self.incarnations.get(group.name, 0) + 1
+        what = "simulated device" if capabilities.simulated else "device"
+        _log.info("%s: %s of family %s is in service", group.name, what, capabilities.family)
+        self.emit("opened", group=group.name)
+
+    def failed(self, group: DeviceGroup, error: BaseException) -> None:
+        _log.warning("%s: out of service: %s", group.name, error)
+        self.emit("failed", group=group.name, detail=str(error))
+
+    def _keep_span(self, group: str, span: Span) -> None:
+        if self._keep and span.end > span.start:
+            self.spans.setdefault(group, deque(maxlen=self._keep)).append(span)
+
+
+def _decided(time: float, group: str, decision: Decision) -> Decided:
+    kind = type(decision).__name__.lower()
+    entry = decision.entry if isinstance(decision, Grant | Bind) else None
+    frames = decision.frames if isinstance(decision, Grant) else 0
+    return Decided(time, group, kind, entry.context.name if entry else "", frames, decision.reason)

@@ -1,0 +1,152 @@
+"""An MX3 device group behind the device contract, over the real libmemx or a simulated one alike."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, TypeVar, final
+
+from repertory.models.errors import ContractError, DeviceError, DeviceHung, DeviceLost
+from repertory.models.program import Artifact, Program
+from repertory.transports.device import Capabilities, Completed, Completion, Device, Fault, Health, Residency
+from repertory.transports.flight import Flight
+from repertory.transports.frame import Frame
+from repertory.transports.pump import NativeTimeout, Worker
+from repertory.transports.world import Driver, Outbox, World
+
+from .control import Control
+from .library import Libmemx
+from .lock import GroupLock
+from .program import loadable, prepare_dfp
+from .streams import Streams
+
+__all__ = ["BIND_BOUND", "OPEN_BOUND", "POLL", "STALL", "MemxDevice"]
+
+T = TypeVar("T")
+
+OPEN_BOUND: Final = 10.0
+"""Seconds for finding and locking a group; the kernel gives up an admin command after 3."""
+
+BIND_BOUND: Final = 30.0
+"""Seconds for a swap; full weights over the slowest link take below one."""
+
+POLL: Final = 0.05
+"""Seconds that a stream call waits at most before it looks whether the device is being closed."""
+
+STALL: Final = 5.0
+"""Seconds without a completion before the device counts as hung."""
+
+_log = logging.getLogger("repertory.memx")
+
+
+@final
+class MemxDevice(Device):
+    """One program at a time; a swap is disable(1), reconfigure where it exists, download, enable(0).
+
+    Args:
+        world: real time or virtual.
+        library: the lowest interface.
+        group_id: which device group.
+        window: frames in flight; the queues get one slot more, so that no write ever waits.
+        lock: our own lock on the group, taken before libmemx's; None where no other process can see it.
+    """
+
+    def __init__(
+        self, world: World, library: Libmemx, group_id: int, *, window: int, lock: GroupLock | None
+    ) -> None:
+        self._world = world
+        self._library = library
+        self._group = group_id
+        self._window = window
+        self._lock = lock
+        self._flight = Flight("memx", world.working)
+        self._control = Control(library, group_id, queue=window + 1)
+        self._chips = 0
+        self._calibrated = False
+        self._worker: Worker | None = None
+        self._outbox: Outbox[Completion]
+        self._streams: Streams
+        self._drivers: list[Driver] = []
+        self.capabilities = Capabilities(
+            "memx", simulated=library.simulated, window=window, residents=1, stall=STALL
+        )
+
+    async def open(self, completed: Completed, fault: Fault) -> None:
+        world, name = self._world, f"repertory: memx {self._group}"
+        if self._lock is not None:
+            self._lock.acquire()
+        self._worker = Worker(world, family="memx", name=f"{name} control")
+        self._chips = await self._worker.call(self._control.open, bound=OPEN_BOUND, what="memx_trylock")
+        self._flight.open(completed, fault)
+        self._outbox = world.outbox(self._flight.complete)
+        self._streams = Streams(self._library, world, self._outbox, NativeTimeout(POLL))
+        self._drivers = [
+            world.spawn(self._streams.write, name=f"{name} writer", on_exit=self._ended),
+            world.spawn(self._streams.read, name=f"{name} reader", on_exit=self._ended),
+        ]
+
+    def prepare(self, artifact: Artifact) -> Program:
+        return prepare_dfp(artifact, simulated=self._library.simulated, chips=self._chips)
+
+    async def bind(self, program: Program | None, *, evict: Sequence[Program] = ()) -> Residency | None:
+        self._flight.check()
+        if len(self._flight):
+            raise ContractError(f"bind with {len(self._flight)} frames in flight")
+        self._flight.evict(evict)
+        if program is None:
+            gone = list(evict)
+            await self._call(lambda: self._control.free(gone), "memx_close")
+            return None
+        if self._flight.residents:
+            raise ContractError(f"{program.name} does not fit beside what is resident")
+        self._streams.model_id = await self._call(lambda: self._control.swap(program), "memx_download_model")
+        if not self._calibrated:
+            self._calibrated = True
+            port = next(iter(loadable(program).ports.values())).outputs[0]
+            await self._call(lambda: self._streams.calibrate(port.number, port.nbytes), "memx_stream_ofmap")
+        return self._flight.settle_in(Residency(program, self._window))
+
+    def start(self, frame: Frame) -> None:
+        self._flight.start(frame)
+        self._streams.to_write.put(frame)
+
+    def abandon(self, frame: Frame) -> None:
+        pass  # the writer skips it if it has not begun; else it is read out
+
+    async def probe(self) -> Health:
+        self._flight.check()
+        return Health(well=True, readings={"chips": float(self._chips)})
+
+    async def close(self, *, bound: float) -> None:
+        worker, self._worker = self._worker, None
+        if self._drivers:
+            self._streams.closing = True
+            self._streams.to_write.close()
+            for driver in self._drivers:
+                await driver.join(bound / 3)
+            self._outbox.flush()
+            self._drivers = []
+        self._flight.close()
+        if worker is not None:
+            try:
+                await worker.call(self._control.close, bound=bound / 3, what="memx_close")
+            except DeviceError as error:
+                _log.warning("memx group %d was not closed in order: %s", self._group, error)
+            await worker.close(bound=bound / 3)
+        if self._lock is not None:
+            self._lock.release()
+
+    async def _call(self, job: Callable[[], Coroutine[Any, Any, T]], what: str) -> T:
+        assert self._worker is not None, "checked: the device is open"
+        try:
+            return await self._worker.call(job, bound=BIND_BOUND, what=what)
+        except (DeviceHung, DeviceLost) as error:
+            self._flight.lose(error)
+            raise
+
+    def _ended(self, error: BaseException | None) -> None:
+        if error is None:
+            return
+        self._outbox.flush()
+        lost = error if isinstance(error, DeviceError) else DeviceLost(f"driver: {error!r}", family="memx")
+        self._flight.lose(lost)

@@ -1,0 +1,155 @@
+"""One network on the chips: its queues and its pipeline, moved by a clock that it is given."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Generic, TypeVar, final
+
+if TYPE_CHECKING:
+    from .image import ChipNetwork
+
+__all__ = ["Activity", "Inference", "Lane", "Ring"]
+
+T = TypeVar("T")
+
+
+class Activity(Enum):
+    """What a context's transfers do."""
+
+    PAUSED = auto()
+    """Nothing moves between queues and chips."""
+    DRAINING = auto()
+    """Frames leave the chips, none enters."""
+    RUNNING = auto()
+
+
+@final
+class Ring(Generic[T]):
+    """A queue of one flow: `size` slots hold size - 1 frames."""
+
+    __slots__ = ("_frames", "_limit")
+
+    def __init__(self, size: int) -> None:
+        self._limit = size - 1
+        self._frames: deque[T] = deque()
+
+    @property
+    def full(self) -> bool:
+        """Whether the next frame must wait."""
+        return len(self._frames) >= self._limit
+
+    def push(self, frame: T) -> None:
+        """Add the newest; the ring is not full."""
+        self._frames.append(frame)
+
+    def pop(self) -> T:
+        """Take the oldest; the ring is not empty."""
+        return self._frames.popleft()
+
+    def peek(self) -> T | None:
+        """Return the oldest, or None."""
+        return self._frames[0] if self._frames else None
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+
+@final
+class Inference:
+    """One set of inputs on its way through the chips.
+
+    Attributes:
+        network: what computes it.
+        inputs: the frames, in the order of the network's input ports.
+        done: when its outputs are ready.
+        claimed: whether somebody computes or has computed its answer.
+        outputs: frame by output flow, once computed.
+        failure: why there is none, where computing failed.
+    """
+
+    __slots__ = ("claimed", "done", "failure", "inputs", "network", "outputs")
+
+    def __init__(self, network: ChipNetwork, inputs: tuple[bytes, ...], done: float) -> None:
+        self.network = network
+        self.inputs = inputs
+        self.done = done
+        self.claimed = False
+        self.outputs: dict[int, bytes] | None = None
+        self.failure: Exception | None = None
+
+
+@final
+class Lane:
+    """A network's input rings, pipeline and output rings.
+
+    Networks that are resident together have chips of their own, so lanes do not meet. A frame enters the
+    pipeline when every input flow has one, a place is free, and `interval` has passed since the last
+    entry; its outputs are ready `latency` later, and leave in order once every output ring has room.
+    """
+
+    def __init__(self, network: ChipNetwork, *, depth: int, slots: tuple[int, int], now: float) -> None:
+        self.network = network
+        self.inputs: dict[int, Ring[bytes]] = {port.number: Ring(slots[0]) for port in network.inputs}
+        self.outputs: dict[int, Ring[Inference]] = {port.number: Ring(slots[1]) for port in network.outputs}
+        self.pipeline: deque[Inference] = deque()
+        self._depth = depth
+        self._clock = now
+        self._next_entry = now
+
+    def advance(self, now: float, activity: Activity) -> None:
+        """Do all that happens up to `now`, given that `activity` did not change since the last call."""
+        while (moment := min(self._leaves_at(activity), self._enters_at(activity))) <= now:
+            self._clock = moment
+            if self._leaves_at(activity) <= moment:
+                self._leave()
+            else:
+                self._enter()
+        self._clock = max(self._clock, now)
+
+    def next_event(self, activity: Activity) -> float:
+        """Return when something happens by itself, later than the last `advance`; `math.inf` for never."""
+        done = self.pipeline[0].done if self.pipeline else math.inf
+        ready = done if done > self._clock else math.inf
+        return min(self._leaves_at(activity), self._enters_at(activity), ready)
+
+    def moving(self) -> bool:
+        """Whether a frame on the chips will leave them with nobody's help."""
+        return bool(self.pipeline) and (self.pipeline[0].done > self._clock or self._room_outside())
+
+    def in_flight(self, activity: Activity) -> bool:
+        """Whether a change of what the chips hold could touch a frame, read or unread."""
+        waiting = [len(self.pipeline), *map(len, self.outputs.values())]
+        if activity is Activity.RUNNING:
+            waiting += map(len, self.inputs.values())
+        return any(waiting)
+
+    def oldest(self, flow_id: int) -> Inference | None:
+        """Return the inference that the next read of an output flow gives, even if it is not done."""
+        if (waiting := self.outputs[flow_id].peek()) is not None:
+            return waiting
+        return self.pipeline[0] if self.pipeline else None
+
+    def _room_outside(self) -> bool:
+        return not any(ring.full for ring in self.outputs.values())
+
+    def _leaves_at(self, activity: Activity) -> float:
+        if activity is Activity.PAUSED or not self.pipeline or not self._room_outside():
+            return math.inf
+        return max(self.pipeline[0].done, self._clock)
+
+    def _enters_at(self, activity: Activity) -> float:
+        if activity is not Activity.RUNNING or len(self.pipeline) >= self._depth:
+            return math.inf
+        return max(self._next_entry, self._clock) if all(map(len, self.inputs.values())) else math.inf
+
+    def _leave(self) -> None:
+        frame = self.pipeline.popleft()
+        for ring in self.outputs.values():
+            ring.push(frame)
+
+    def _enter(self) -> None:
+        inputs = tuple(ring.pop() for ring in self.inputs.values())
+        self.pipeline.append(Inference(self.network, inputs, self._clock + self.network.latency))
+        self._next_entry = self._clock + self.network.interval

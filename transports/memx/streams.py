@@ -1,0 +1,152 @@
+"""The stream calls: one driver loop writes frames, one reads them; pairs are made by counting.
+
+libmemx keeps strict order within a flow, in and out, and tells nothing of which output belongs to which
+input. So frames are written whole, one after the other, and read in that very order; a frame that was
+begun is never withdrawn, and one whose caller has gone is read out all the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from repertory.models import formats
+from repertory.models.errors import DeviceError, DeviceLost
+from repertory.models.formats import Bytes
+from repertory.models.port import Port
+from repertory.models.spec import Array
+from repertory.transports.device import Completion
+from repertory.transports.frame import Fate, Frame
+from repertory.transports.pump import NativeTimeout
+from repertory.transports.world import Channel, ChannelClosed, Outbox, World
+
+from .constants import Status
+from .control import failure
+from .library import Libmemx
+from .program import Ports, loadable
+
+__all__ = ["Streams"]
+
+
+@final
+@dataclass(slots=True)
+class _Written:
+    """A frame on its way to the reader; `since` is None where it was skipped."""
+
+    frame: Frame
+    since: float | None
+
+
+@final
+class Streams:
+    """Both directions of one group's running context.
+
+    No call is made while nothing is outstanding. A call waits at most `timeout` at a time, so that closing
+    ends soon, and never 0, which libmemx takes for ever.
+
+    Attributes:
+        model_id: the running context's; changed only while no frame is in flight.
+        closing: lets both loops end instead of waiting on.
+    """
+
+    def __init__(
+        self, library: Libmemx, world: World, outbox: Outbox[Completion], timeout: NativeTimeout
+    ) -> None:
+        self.model_id = 0
+        self.closing = False
+        self.to_write: Channel[Frame] = world.channel()
+        self._to_read: Channel[_Written] = world.channel()
+        self._library = library
+        self._world = world
+        self._outbox = outbox
+        self._timeout = timeout
+        self._scratch: dict[int, Bytes] = {}
+        self._last_done = 0.0
+
+    async def write(self) -> None:
+        """The writer's driver loop."""
+        try:
+            while True:
+                frame = await self.to_write.get()
+                since = None if frame.outcome is not None or self.closing else await self._write(frame)
+                self._to_read.put(_Written(frame, since))
+        except ChannelClosed:
+            self._to_read.close()
+
+    async def read(self) -> None:
+        """The reader's driver loop."""
+        try:
+            while True:
+                written = await self._to_read.get()
+                self._outbox.put(await self._read(written))
+        except ChannelClosed:
+            return
+
+    async def calibrate(self, flow: int, nbytes: int) -> None:
+        """Measure on an empty flow how long one short time-out of the library really takes."""
+        began = self._world.now()
+        buffer = np.empty(nbytes, np.uint8)
+        status = await self._library.memx_stream_ofmap(self.model_id, flow, buffer, 1)
+        if status == Status.OUTPUT_TIMEOUT:
+            self._timeout.learn(asked=1, took=self._world.now() - began)
+
+    async def _write(self, frame: Frame) -> float:
+        """Send a frame's ports, unbroken; return when the last one was sent."""
+        for port, array in zip(_ports(frame).inputs, frame.inputs, strict=True):
+            wire = self._encode(port, array)
+            while (
+                status := await self._library.memx_stream_ifmap(
+                    self.model_id, port.number, wire, self._timeout.milliseconds
+                )
+            ) == Status.INPUT_TIMEOUT:
+                if self.closing:
+                    raise ChannelClosed
+            if status != Status.OK:
+                raise failure(status, "memx_stream_ifmap")
+        return self._world.now()
+
+    async def _read(self, written: _Written) -> Completion:
+        frame = written.frame
+        if written.since is None:
+            return _undone(frame)
+        outputs: list[Array] = []
+        for port in _ports(frame).outputs:
+            buffer = np.empty(port.nbytes, np.uint8)
+            while (
+                status := await self._library.memx_stream_ofmap(
+                    self.model_id, port.number, buffer, self._timeout.milliseconds
+                )
+            ) == Status.OUTPUT_TIMEOUT:
+                if self.closing:
+                    return _undone(frame)
+            if status != Status.OK:
+                raise failure(status, "memx_stream_ofmap")
+            wire = formats.decode(buffer, port.wire_shape, port.format)
+            outputs.append(np.ascontiguousarray(port.from_wire(wire)))
+        now = self._world.now()
+        busy = now - max(written.since, self._last_done)
+        self._last_done = now
+        return Completion(frame, Fate.DONE, tuple(outputs), busy=busy)
+
+    def _encode(self, port: Port, array: Array) -> Array:
+        """Return the frame's bytes: the caller's own where they lie as the wire wants them."""
+        wire = port.to_wire(array)
+        if wire.nbytes == port.nbytes and wire.flags.c_contiguous:
+            return wire
+        buffer = self._scratch.get(port.nbytes)
+        if buffer is None:
+            buffer = self._scratch[port.nbytes] = np.empty(port.nbytes, np.uint8)
+        formats.encode(wire, port.format, buffer)
+        return buffer
+
+
+def _ports(frame: Frame) -> Ports:
+    assert frame.program is not None, "a started frame has its program"
+    return loadable(frame.program).ports[frame.network.name]
+
+
+def _undone(frame: Frame) -> Completion:
+    error: DeviceError = DeviceLost("the frame was not run", family="memx")
+    return Completion(frame, Fate.UNDONE, error=error)
