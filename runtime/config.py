@@ -10,6 +10,8 @@ import msgspec
 from repertory.actors.context import Limits, Overflow
 from repertory.models.errors import ConfigError
 
+from .repertoire import LoadOptions
+
 __all__ = ["Config", "GroupConfig", "ModelConfig", "read_config"]
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -55,9 +57,19 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pin: bool = False
 
     @property
-    def limits(self) -> Limits:
-        """The queue's bounds."""
-        return Limits(self.queue, self.queue_bytes, self.overflow)
+    def options(self) -> LoadOptions:
+        """The arguments for loading it."""
+        return LoadOptions(
+            name=self.name,
+            network=self.network,
+            twin=self.twin,
+            groups=self.groups,
+            limits=Limits(self.queue, self.queue_bytes, self.overflow),
+            timeout=self.timeout,
+            priority=self.priority,
+            warm=self.warm,
+            pin=self.pin,
+        )
 
 
 @final

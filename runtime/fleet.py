@@ -1,0 +1,144 @@
+"""The device groups of a runtime, each under a supervisor of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import Self, TypeAlias, final
+
+import anyio
+
+from repertory.actors.actor import ActorRef
+from repertory.actors.group import DeviceGroup, Evict, GroupOrder
+from repertory.actors.policy import Policy
+from repertory.actors.supervisor import Restarts, Supervisor
+from repertory.models.errors import ConfigError, DeviceError, RepertoryError, again
+from repertory.models.program import Program
+from repertory.transports.device import Device
+from repertory.transports.families import connect
+from repertory.transports.wheel import Wheel
+from repertory.transports.world import World
+
+from .telemetry import Telemetry
+
+__all__ = ["GRACE", "DeviceSource", "Fleet", "Station"]
+
+DeviceSource: TypeAlias = str | Callable[[World], Device]
+"""An address, or a function that makes a device of one's own for each incarnation."""
+
+GRACE = 5.0
+"""Seconds that an orderly stop gives a group to complete what is in flight."""
+
+
+@final
+@dataclass(slots=True, eq=False)
+class Station:
+    """A device group with its handle and the supervisor that restarts it."""
+
+    group: DeviceGroup
+    ref: ActorRef[GroupOrder]
+    supervisor: Supervisor
+
+    async def evict(self, program: Program) -> DeviceError | None:
+        """Free what a program holds on the device; one that is out of service holds nothing."""
+        if self.group.error is not None or self.ref.stopped.is_set():
+            return None
+        try:
+            await self.ref.ask(Evict(program))
+        except DeviceError as error:
+            return error
+        return None
+
+
+@final
+class Fleet:
+    """Starts groups and stops them; an async context manager.
+
+    One supervisor a group: a device that fails for good takes no other with it.
+    """
+
+    def __init__(self, world: World, wheel: Wheel, policy: Policy, telemetry: Telemetry) -> None:
+        self._world = world
+        self._wheel = wheel
+        self._policy = policy
+        self._telemetry = telemetry
+        self._stack = AsyncExitStack()
+        self._stations: dict[str, Station] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop all groups at once, so that the slowest one's bound is the fleet's."""
+        with anyio.CancelScope(shield=True):
+            async with anyio.create_task_group() as stopping:
+                for station in self._stations.values():
+                    stopping.start_soon(station.supervisor.stop)
+        await self._stack.aclose()
+
+    def __iter__(self) -> Iterator[Station]:
+        return iter(self._stations.values())
+
+    @property
+    def names(self) -> list[str]:
+        """The groups' names, in the order given."""
+        return list(self._stations)
+
+    async def start(self, device: DeviceSource) -> Station:
+        """Start a group; it opens in its own time.
+
+        Raises:
+            ConfigError: the address is wrong, or given before.
+        """
+        if isinstance(device, str):
+            name, make = device, connect(device, self._world)
+        else:
+            name, make = getattr(device, "__name__", repr(device)), partial(device, self._world)
+        if name in self._stations:
+            raise ConfigError(f"{name} is given twice")
+        group = DeviceGroup(
+            name,
+            make,
+            policy=self._policy,
+            world=self._world,
+            wheel=self._wheel,
+            observer=self._telemetry,
+        )
+        supervisor = await self._stack.enter_async_context(Supervisor(restarts=Restarts(), grace=GRACE))
+        ref = supervisor.start(lambda: group, name=name)
+        station = self._stations[name] = Station(group, ref, supervisor)
+        return station
+
+    async def opened(self) -> None:
+        """Wait until every group is in service.
+
+        Raises:
+            DeviceError: one of them cannot be opened.
+        """
+        for station in self:
+            await station.group.started.wait()
+            if isinstance(station.group.error, RepertoryError):
+                raise again(station.group.error)
+
+    async def bury(self, station: Station) -> None:
+        """When a group has ended for good, let whatever only it could serve fail."""
+        await station.ref.stopped.wait()
+        station.group.give_up(station.ref.error)
+        if station.ref.error is not None:
+            self._telemetry.emit("dead", group=station.group.name, detail=str(station.ref.error))
+
+    def named(self, names: Sequence[str] | None) -> list[Station]:
+        """Return the named groups, or all.
+
+        Raises:
+            ConfigError: there is no such group.
+        """
+        unknown = sorted(set(names or ()) - self._stations.keys())
+        if unknown:
+            raise ConfigError(f"no group {unknown[0]!r}; there are {self.names}")
+        return [station for name, station in self._stations.items() if names is None or name in names]

@@ -1,0 +1,284 @@
+"""The models in service: how they get there, are exchanged, and leave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TypeVar, final
+
+import anyio
+import numpy as np
+
+from repertory.actors.actor import ActorRef
+from repertory.actors.context import ContextOrder, Drain, Limits, ModelContext
+from repertory.actors.group import MakeResident
+from repertory.actors.supervisor import Supervisor
+from repertory.models.errors import (
+    ArtifactError,
+    ConfigError,
+    ModelClosed,
+    NameTaken,
+    RepertoryError,
+    UnknownModel,
+)
+from repertory.models.program import Artifact, Network, Program
+from repertory.transports.pump import Worker
+from repertory.transports.wheel import Wheel
+from repertory.transports.world import World
+
+from .fleet import Fleet, Station
+from .model import Model
+from .telemetry import Telemetry
+
+__all__ = ["InService", "LoadOptions", "Repertoire"]
+
+T = TypeVar("T")
+
+READ_BOUND = 600.0
+"""Seconds that reading and preparing a model file may take."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadOptions:
+    """How a model is to be loaded; the arguments of `Runtime.load`."""
+
+    name: str | None = None
+    network: str | None = None
+    twin: str | Path | bytes | None = None
+    groups: Sequence[str] | None = None
+    limits: Limits = field(default_factory=Limits)
+    timeout: float | None = None
+    priority: int = 0
+    warm: bool = False
+    pin: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class InService:
+    """A loaded model."""
+
+    model: Model
+    context: ModelContext
+    ref: ActorRef[ContextOrder]
+
+
+@final
+class Repertoire:
+    """Loads models onto a fleet. Names are taken from the start of a load to the end of an unload.
+
+    Args:
+        fleet: the groups.
+        world: for the clock, and for threads that read files.
+        wheel: for deadlines.
+        contexts: supervises the models' actors.
+        telemetry: is told.
+    """
+
+    def __init__(
+        self, fleet: Fleet, *, world: World, wheel: Wheel, contexts: Supervisor, telemetry: Telemetry
+    ) -> None:
+        self._fleet = fleet
+        self._world = world
+        self._wheel = wheel
+        self._contexts = contexts
+        self._telemetry = telemetry
+        self._worker = Worker(world, family="host", name="repertory: files")
+        self._models: dict[str, InService | None] = {}
+
+    def __iter__(self) -> Iterator[InService]:
+        return iter([model for model in self._models.values() if model is not None])
+
+    def find(self, name: str) -> InService:
+        """Return a model in service.
+
+        Raises:
+            UnknownModel: there is none of this name.
+        """
+        found = self._models.get(name)
+        if found is None:
+            raise UnknownModel(f"no model {name!r} is loaded; there are {[m.model.name for m in self]}")
+        return found
+
+    def refuse(self, refusal: Callable[[], RepertoryError]) -> None:
+        """Admit nothing any more on any model, and fail what waits."""
+        for item in self:
+            item.context.close(refusal)
+            item.ref.drain()
+
+    async def close(self, *, bound: float) -> None:
+        """End the thread that reads files."""
+        await self._worker.close(bound=bound)
+
+    # -- loading -----------------------------------------------------------------------------------
+
+    async def load(self, source: str | Path | bytes, options: LoadOptions) -> Model:
+        """Load a model file; see `Runtime.load`."""
+        name = options.name
+        if name is not None:
+            self._reserve(name)
+        try:
+            artifact = await self._read(source, network=options.network, twin=options.twin)
+            programs = await self._prepare(artifact, self._fleet.named(options.groups))
+            network = _chosen(artifact, next(iter(programs.values())))
+            if name is None:
+                self._reserve(network.name)
+                name = network.name
+            found = self._put_in_service(name, network, programs, options)
+        except BaseException:
+            if name is not None:
+                del self._models[name]
+            raise
+        await self._first_turn(found, options)
+        self._telemetry.emit("loaded", model=name)
+        return found.model
+
+    def _reserve(self, name: str) -> None:
+        if name in self._models:
+            raise NameTaken(f"a model {name!r} is loaded; give this one another name=")
+        self._models[name] = None
+
+    def _put_in_service(
+        self, name: str, network: Network, programs: Mapping[Station, Program], options: LoadOptions
+    ) -> InService:
+        loop = self._world.loop
+        context = ModelContext(name, network, options.limits, loop=loop, wheel=self._wheel)
+        ref = self._contexts.start(lambda: context, name=f"model {name}")
+        model = Model(context, loop, timeout=options.timeout, priority=options.priority)
+        for station, program in programs.items():
+            station.group.attach(context, program)
+        found = self._models[name] = InService(model, context, ref)
+        return found
+
+    async def _first_turn(self, found: InService, options: LoadOptions) -> None:
+        """Pin and warm up before the first traffic; a model that cannot is not left in service."""
+        try:
+            if options.pin:
+                await self.pin(found.model.name)
+            if options.warm:
+                await found.model.infer(_zeros(found.context.network))
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self.unload(found.model.name)
+            raise
+
+    # -- changes in service ------------------------------------------------------------------------
+
+    async def unload(self, name: str) -> None:
+        """Take a model out of service; see `Runtime.unload`."""
+        found = self.find(name)
+        refusal = partial(ModelClosed, f"{name} is unloaded")
+        await found.ref.ask(Drain(refusal))
+        found.ref.drain()
+        self._models[name] = None  # the name stays taken until the device is free of the program
+        with anyio.CancelScope(shield=True):
+            for station in self._fleet:
+                program = station.group.detach(found.context, refusal)
+                if program is not None:
+                    station.group.state.pinned.discard(program.key)
+                    await self._evict(station, program)
+        self._models.pop(name, None)
+        self._telemetry.emit("unloaded", model=name)
+
+    async def replace(
+        self, name: str, source: str | Path | bytes, *, network: str | None, twin: str | Path | bytes | None
+    ) -> None:
+        """Exchange a model's file in service; see `Runtime.replace`."""
+        found = self.find(name)
+        stations = [station for station in self._fleet if found.context in station.group.contexts]
+        artifact = await self._read(source, network=network, twin=twin)
+        programs = await self._prepare(artifact, stations, every=True)
+        networks = {station: _chosen(artifact, program) for station, program in programs.items()}
+        for network_ in networks.values():
+            _check_same_ports(found.context.network, network_)
+        for station, program in programs.items():
+            before = station.group.replace(found.context, program, networks[station])
+            pinned = station.group.state.pinned
+            if before.key in pinned:
+                pinned.add(program.key)
+            if not station.group.uses(before):
+                pinned.discard(before.key)
+                await self._evict(station, before)
+        self._telemetry.emit("replaced", model=name)
+
+    async def pin(self, name: str) -> None:
+        """Keep a model resident; see `Runtime.pin`."""
+        found = self.find(name)
+        for station in self._fleet:
+            entry = station.group.entry(found.context)
+            if entry is None:
+                continue
+            state = station.group.state
+            pinned = state.pinned | {entry.program.key}
+            others = {e.program.key for e in state.entries} - pinned
+            if len(pinned) + bool(others) > state.capacity:
+                raise ConfigError(
+                    f"{name} cannot be pinned on {state.name}: it keeps {state.capacity} programs resident,"
+                    " and another model there would never get a place"
+                )
+            await station.ref.ask(MakeResident(entry))
+            state.pinned.add(entry.program.key)
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    async def _read(
+        self, source: str | Path | bytes, *, network: str | None, twin: str | Path | bytes | None
+    ) -> Artifact:
+        return await self._off_loop(partial(Artifact.read, source, network=network, twin=twin))
+
+    async def _prepare(
+        self, artifact: Artifact, stations: Sequence[Station], *, every: bool = False
+    ) -> dict[Station, Program]:
+        """Let each group read the file; raise where none takes it, or, with `every`, where one does not."""
+        programs: dict[Station, Program] = {}
+        refusals: list[RepertoryError] = []
+        for station in stations:
+            try:
+                prepare = partial(station.group.device.prepare, artifact)
+                programs[station] = await self._off_loop(prepare)
+            except (ArtifactError, UnknownModel) as error:
+                refusals.append(error)
+        if programs and not (every and refusals):
+            return programs
+        if not refusals:
+            raise ConfigError(f"{artifact.name}: there is no group to load it on")
+        if len(refusals) == 1:
+            raise refusals[0]
+        raise ArtifactError(f"{artifact.name}: " + "; ".join(dict.fromkeys(map(str, refusals))))
+
+    async def _off_loop(self, job: Callable[[], T]) -> T:
+        async def run() -> T:
+            return job()
+
+        return await self._worker.call(run, bound=READ_BOUND, what="reading a model file")
+
+    async def _evict(self, station: Station, program: Program) -> None:
+        error = await station.evict(program)
+        if error is not None:
+            self._telemetry.emit("failed", group=station.group.name, detail=f"evicting: {error}")
+
+
+def _chosen(artifact: Artifact, program: Program) -> Network:
+    """Return the network that the artifact names, or the only one there is."""
+    networks = {network.name: network for network in program.networks}
+    if artifact.network is None and len(networks) > 1:
+        raise UnknownModel(f"{artifact.name} holds {sorted(networks)}: say which with network=")
+    wanted = artifact.network or program.networks[0].name
+    if wanted not in networks:
+        raise UnknownModel(f"{artifact.name} holds {sorted(networks)}, not {wanted!r}")
+    return networks[wanted]
+
+
+def _check_same_ports(old: Network, new: Network) -> None:
+    if (old.inputs, old.outputs) != (new.inputs, new.outputs):
+        raise ArtifactError(f"{new.name} cannot replace {old.name}: its ports differ")
+
+
+def _zeros(network: Network) -> dict[str, object]:
+    return {
+        spec.name: np.zeros([dim if isinstance(dim, int) else 1 for dim in spec.shape], spec.dtype)
+        for spec in network.inputs
+    }
