@@ -40,7 +40,7 @@ class Envelope(Generic[M]):
     """A message and, where it is asked and not told, the place for its answer."""
 
     message: M
-    chain: tuple[ActorRef[Any], ...] | None = None
+    chain: tuple[ActorRef[Any], ...] = ()
     answered: anyio.Event = field(default_factory=anyio.Event)
     value: object = None
     error: Exception | None = None
@@ -76,7 +76,7 @@ class Receiver(Actor[M]):
 
     async def serve(self, inbox: Mailbox[Envelope[M]]) -> None:
         async for envelope in inbox:
-            token = _chain.set(envelope.chain or ())
+            token = _chain.set(envelope.chain)
             try:
                 envelope.answer(await self.receive(envelope.message))
             except RepertoryError as refusal:
@@ -113,7 +113,7 @@ class ActorRef(Generic[M]):
             ActorDied: the actor has ended or is draining.
             MailboxFull: its mailbox is full.
         """
-        self._put(Envelope(message))
+        self._put(Envelope(message, (self,)))
 
     async def ask(self, message: M) -> Any:
         """Leave a message and wait for its answer.
@@ -139,13 +139,17 @@ class ActorRef(Generic[M]):
         self.inbox.close()
 
     def kill(self) -> None:
-        """Cancel the running incarnation, for good."""
+        """Cancel the running incarnation, for good; between two of them the actor ends at once."""
         self.inbox.close()
         if self.scope is not None:
             self.scope.cancel()
+        else:
+            self.bury(self.error)
 
     def bury(self, error: BaseException | None) -> None:
-        """Note the end and answer whoever still waits. Called by the supervisor."""
+        """Note the end and answer whoever still waits; the first call counts."""
+        if self.stopped.is_set():
+            return
         self.error = error
         self.inbox.close()
         while True:
@@ -160,7 +164,7 @@ class ActorRef(Generic[M]):
         try:
             self.inbox.put_nowait(envelope)
         except MailboxClosed:
-            raise _died("has ended or is draining", self.error) from None
+            raise _died("has ended or is draining", self.error) from self.error
 
     def __repr__(self) -> str:
         return f"<ActorRef {self.name}{' stopped' if self.stopped.is_set() else ''}>"

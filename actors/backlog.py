@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import heapq
 import math
 from collections import deque
@@ -26,16 +27,13 @@ class _Lane:
         self.plain: deque[Frame] = deque()
 
     def push(self, frame: Frame) -> None:
-        if frame.deadline == math.inf:
-            self.plain.append(frame)
-        else:
-            heapq.heappush(self.timed, (frame.deadline, frame.seq, frame))
+        heapq.heappush(self.timed, (frame.deadline, frame.seq, frame))
 
     def push_back(self, frame: Frame) -> None:
         if frame.deadline == math.inf:
-            self.plain.appendleft(frame)
+            bisect.insort(self.plain, frame, key=lambda waiting: waiting.seq)
         else:
-            heapq.heappush(self.timed, (frame.deadline, frame.seq, frame))
+            self.push(frame)
 
     def pop(self) -> Frame | None:
         timed = self.timed
@@ -80,13 +78,19 @@ class Backlog:
 
     def push(self, frame: Frame) -> None:
         """Add a frame behind its equals."""
-        self._lane(frame.priority).push(frame)
-        self._added(frame)
+        lane = self._lanes.get(frame.priority) or self._lane(frame.priority)
+        if frame.deadline == math.inf:
+            lane.plain.append(frame)
+        else:
+            lane.push(frame)
+        self.count += 1
+        self.nbytes += frame.nbytes
 
     def push_back(self, frame: Frame) -> None:
-        """Return a frame that was popped to the front of its equals."""
+        """Return a frame that was popped to its place among its equals."""
         self._lane(frame.priority).push_back(frame)
-        self._added(frame)
+        self.count += 1
+        self.nbytes += frame.nbytes
 
     def pop(self) -> Frame | None:
         """Take the most urgent frame that waits, or None."""

@@ -101,7 +101,9 @@ class ModelContext(Receiver[ContextOrder]):
         network: the ports that frames are checked against.
         limits: bounds of the queue; may be replaced while in service.
         state: what policies see.
-        counters: admitted frames and refusals, and settled frames by outcome.
+        admitted: frames that were accepted.
+        refused: those that were not, by reason.
+        outcomes: settled frames, indexed by Outcome.
         in_flight: frames that are started and not settled.
         latencies: seconds from admission to answer, the most recent ones.
         refusal: makes the error for whatever is offered, once admission has ended.
@@ -114,7 +116,7 @@ class ModelContext(Receiver[ContextOrder]):
         self.state = ContextState(name)
         self.admitted = 0
         self.refused: Counter[str] = Counter()
-        self.outcomes: dict[Outcome, int] = dict.fromkeys(Outcome, 0)
+        self.outcomes = [0] * (len(Outcome) + 1)
         self.in_flight = 0
         self.latencies: deque[float] = deque(maxlen=LATENCIES)
         self.refusal: Callable[[], RepertoryError] | None = None
@@ -124,6 +126,7 @@ class ModelContext(Receiver[ContextOrder]):
         self._servers: list[Server] = []
         self._queuers: deque[Slot] = deque()
         self._idle: list[Slot] = []
+        self._ended = False
 
     async def receive(self, message: ContextOrder) -> None:
         match message:
@@ -152,7 +155,7 @@ class ModelContext(Receiver[ContextOrder]):
             self.refused["deadline"] += 1
             self._next_queuer()
             raise DeadlineUnreachable(f"{self.name}: the deadline passed {now - frame.deadline:.3f} s ago")
-        frame.nbytes = nbytes = sum([array.nbytes for array in frame.inputs])
+        nbytes = frame.nbytes
         backlog = self._backlog
         if backlog.count >= self.limits.queue or backlog.nbytes + nbytes > self.limits.queue_bytes:
             self._make_room(nbytes)
@@ -238,7 +241,7 @@ class ModelContext(Receiver[ContextOrder]):
         """Put a frame that had no effect back in front; False where it has had its second chance."""
         if frame.outcome is not None:
             return True
-        if frame.attempts > 1 or self.refusal is not None:
+        if frame.attempts > 1 or self._ended:
             return False
         self.in_flight -= 1
         frame.started = None
@@ -297,6 +300,7 @@ class ModelContext(Receiver[ContextOrder]):
         while self._queuers:
             self._next_queuer()
         if not drain:
+            self._ended = True
             for frame in self._backlog.frames():
                 frame.settle(Outcome.FAILED, error=refusal())
 

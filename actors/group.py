@@ -70,7 +70,13 @@ GroupOrder: TypeAlias = MakeResident | Evict | Probe
 
 
 class GroupObserver(ABC):
-    """Is told what a group does, on the event loop, between two of its steps. Must not raise."""
+    """Is told what a group does, on the event loop, between two of its steps. Must not raise.
+
+    Attributes:
+        wants_frames: whether it wants to be told of each frame.
+    """
+
+    wants_frames: bool
 
     @abstractmethod
     def decided(self, group: DeviceGroup, decision: Decision, now: float) -> None:
@@ -117,6 +123,7 @@ class DeviceGroup(Actor[GroupOrder]):
         error: why the device is out of service; None while it is in service.
         swaps: binds that succeeded, over all incarnations.
         completed: frames that the device has completed.
+        busy: seconds of device time that they took.
 
     Args:
         name: its address, for people.
@@ -144,6 +151,7 @@ class DeviceGroup(Actor[GroupOrder]):
         self.error: BaseException | None = None
         self.swaps = 0
         self.completed = 0
+        self.busy = 0.0
         self._connect = connect
         self._policy = policy
         self._loop = world.loop
@@ -348,33 +356,39 @@ class DeviceGroup(Actor[GroupOrder]):
         """Start frames of the grant; False when it has ended, True when only the windows are full."""
         grant = self._grant
         assert grant is not None, "called with a grant"
-        entry = grant.entry
-        state = self.state
+        if now >= grant.until:
+            return False
+        entry, state = grant.entry, self.state
         tenant = self._by_entry[entry]
-        take, start, flight = tenant.context.take, self.device.start, self._flight
         room = min(
             self._windows.get(entry.program.key, 0) - entry.in_flight,
             self.device.capabilities.window - state.in_flight,
         )
-        while self._left > 0 and now < grant.until:
-            if room <= 0:
-                return True
-            frame = take(now)
-            if frame is None:
-                return False
-            frame.program = entry.program
-            if tenant.network is not None:
-                frame.network = tenant.network
-            if not flight:
-                self._watch(now)
-            flight[frame] = tenant
-            entry.in_flight += 1
-            state.in_flight += 1
-            state.turn_frames += 1
-            self._left -= 1
-            room -= 1
-            start(frame)
-        return False
+        count = min(room, self._left)
+        started = self._start(tenant, count, now) if count > 0 else 0
+        self._left -= started
+        return started == count and self._left > 0
+
+    def _start(self, tenant: Tenant, count: int, now: float) -> int:
+        """Start up to `count` frames; return how many there were."""
+        take, start, flight = tenant.context.take, self.device.start, self._flight
+        entry, program, network = tenant.entry, tenant.entry.program, tenant.network
+        if not flight:
+            self._watch(now)
+        started = 0
+        try:
+            while started < count and (frame := take(now)) is not None:
+                frame.program = program
+                if network is not None:
+                    frame.network = network
+                flight[frame] = tenant
+                started += 1
+                start(frame)
+        finally:
+            entry.in_flight += started
+            self.state.in_flight += started
+            self.state.turn_frames += started
+        return started
 
     # -- binding -----------------------------------------------------------------------------------
 
@@ -464,31 +478,32 @@ class DeviceGroup(Actor[GroupOrder]):
         """Settle a batch; called by the device on the event loop."""
         now = self._loop.now()
         self._progress = now
-        state = self.state
+        flight, state, watched = self._flight, self.state, self._observer.wants_frames
         for completion in completions:
             frame = completion.frame
-            tenant = self._flight.pop(frame)
-            entry = tenant.entry
-            entry.in_flight -= 1
+            tenant = flight.pop(frame)
+            tenant.entry.in_flight -= 1
             state.in_flight -= 1
-            self._finish(completion, frame, tenant.context)
+            if completion.fate is Fate.DONE:
+                if not frame.settle(Outcome.ANSWERED, completion.outputs) and completion.release is not None:
+                    completion.release()
+                frame.inputs = ()
+            else:
+                self._not_done(completion, frame, tenant.context)
             if completion.busy:
-                entry.service = _blend(entry.service, completion.busy)
-            self._observer.finished(self, frame, completion.busy, now)
+                self.busy += completion.busy
+                tenant.entry.service = _blend(tenant.entry.service, completion.busy)
+            if watched:
+                self._observer.finished(self, frame, completion.busy, now)
         self.completed += len(completions)
         if self._grant is not None or (self._draining and not state.in_flight):
             self._wake()
 
-    def _finish(self, completion: Completion, frame: Frame, context: ModelContext) -> None:
-        """Give the frame its outcome, unless it has one; or its second chance."""
-        if completion.fate is Fate.DONE:
-            answered = frame.settle(Outcome.ANSWERED, outputs=completion.outputs)
-            if not answered and completion.release is not None:
-                completion.release()
-        elif completion.fate is Fate.UNDONE and context.undo(frame):
+    def _not_done(self, completion: Completion, frame: Frame, context: ModelContext) -> None:
+        """Give the frame its second chance, or its error."""
+        if completion.fate is Fate.UNDONE and context.undo(frame):
             return
-        else:
-            frame.settle(Outcome.FAILED, error=self._blame(completion, frame))
+        frame.settle(Outcome.FAILED, error=self._blame(completion, frame))
         frame.inputs = ()
 
     def _blame(self, completion: Completion, frame: Frame) -> RepertoryError:

@@ -40,17 +40,20 @@ class Mailbox(Generic[M]):
     MailboxClosed after the last message. Synchronous methods are the whole truth; `receive` loops over
     `receive_nowait`.
 
+    Attributes:
+        on_arrival: called after a message or the end arrived; set by a receiver that waits for more than
+            this mailbox.
+
     Args:
         capacity: messages that may wait.
-        on_arrival: called after a message or the end arrived, for receivers that wait for more than this.
     """
 
-    def __init__(self, capacity: int, on_arrival: Callable[[], None] | None = None) -> None:
+    def __init__(self, capacity: int) -> None:
+        self.on_arrival: Callable[[], None] | None = None
         self._capacity = capacity
         self._messages: deque[M] = deque()
         self._closed = False
         self._arrival = anyio.Event()
-        self._on_arrival = on_arrival
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -119,5 +122,5 @@ class Mailbox(Generic[M]):
 
     def _arrived(self) -> None:
         self._arrival.set()
-        if self._on_arrival is not None:
-            self._on_arrival()
+        if self.on_arrival is not None:
+            self.on_arrival()

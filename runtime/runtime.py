@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -60,10 +59,12 @@ class Runtime:
         self._world = world
         self._policy = policy
         self._spans = spans
-        self._stack = AsyncExitStack()
         self._refusal: Callable[[], RepertoryError] | None = _not_open
-        self._scopes: list[anyio.CancelScope] = []
+        self._failure: RepertoryError | None = None
         self._tasks: TaskGroup
+        self._opened: anyio.Event
+        self._leave: anyio.Event
+        self._left: anyio.Event
         self._telemetry: Telemetry
         self._fleet: Fleet
         self._repertoire: Repertoire
@@ -71,70 +72,74 @@ class Runtime:
     async def __aenter__(self) -> Self:
         if self._refusal is not _not_open:
             raise RuntimeClosed("a runtime is entered once; call open_runtime again")
-        self._refusal = None
+        self._opened, self._leave, self._left = anyio.Event(), anyio.Event(), anyio.Event()
+        self._tasks = await anyio.create_task_group().__aenter__()
+        self._tasks.start_soon(self._run, name="repertory")
         try:
-            await self._open()
-        except BaseException:
-            await self._close()
-            raise
+            await self._opened.wait()
+        finally:
+            if self._failure is not None or not self._opened.is_set():
+                await self.__aexit__(None, None, None)
+        if self._failure is not None:
+            raise self._failure
+        self._refusal = None
+        _open_runtimes.add(self)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._close()
+        self._leave.set()
+        with anyio.CancelScope(shield=True):
+            await self._left.wait()
+        await self._tasks.__aexit__(None, None, None)
 
-    async def _open(self) -> None:
-        stack = self._stack
-        await stack.enter_async_context(self._world)
+    async def _run(self) -> None:
+        """Hold everything that is open, in a task that outer cancellation does not reach."""
+        try:
+            with anyio.CancelScope(shield=True):
+                async with (
+                    self._world,
+                    anyio.create_task_group() as tasks,
+                    Supervisor(grace=GRACE) as contexts,
+                ):
+                    await self._serve(tasks, contexts)
+                    tasks.cancel_scope.cancel()
+        finally:
+            self._opened.set()
+            self._left.set()
+
+    async def _serve(self, tasks: TaskGroup, contexts: Supervisor) -> None:
         wheel = Wheel(self._world.loop)
+        tasks.start_soon(wheel.run)
         self._telemetry = Telemetry(self._world.loop, spans=self._spans)
-        stack.callback(self._telemetry.close)
-        self._tasks = await stack.enter_async_context(anyio.create_task_group())
-        stack.callback(self._end_background)
-        self._background(wheel.run)
-        contexts = await stack.enter_async_context(Supervisor(grace=GRACE))
-        self._fleet = await stack.enter_async_context(
-            Fleet(self._world, wheel, self._policy, self._telemetry)
-        )
-        self._repertoire = Repertoire(
-            self._fleet, world=self._world, wheel=wheel, contexts=contexts, telemetry=self._telemetry
-        )
-        stack.push_async_callback(self._repertoire.close, bound=GRACE)
+        async with Fleet(self._world, wheel, self._policy, self._telemetry) as self._fleet:
+            self._repertoire = Repertoire(
+                self._fleet, world=self._world, wheel=wheel, contexts=contexts, telemetry=self._telemetry
+            )
+            try:
+                await self._open(tasks)
+            except RepertoryError as error:
+                self._failure = error
+            self._opened.set()
+            await self._leave.wait()
+            _open_runtimes.discard(self)
+            self.refuse(self._refusal or (lambda: RuntimeClosed("the runtime is closed")))
+            await self._repertoire.close(bound=GRACE)
+        self._telemetry.close()
+
+    async def _open(self, tasks: TaskGroup) -> None:
         for device in self._devices:
             station = await self._fleet.start(device)
-            self._background(partial(self._fleet.bury, station))
+            tasks.start_soon(self._fleet.bury, station)
         await self._fleet.opened()
-        _open_runtimes.add(self)
         for model in self._config.model if self._config else ():
             await self._repertoire.load(model.path, model.options)
-
-    async def _close(self) -> None:
-        if self._refusal is None:
-            self.refuse(lambda: RuntimeClosed("the runtime is closed"))
-        _open_runtimes.discard(self)
-        await self._stack.aclose()
 
     def refuse(self, refusal: Callable[[], RepertoryError]) -> None:
         """Admit nothing any more, and fail what waits."""
         self._refusal = refusal
-        if hasattr(self, "_repertoire"):
-            self._repertoire.refuse(refusal)
-
-    def _background(self, serve: Callable[[], Awaitable[None]]) -> None:
-        """Run a task that outer cancellation does not reach: closing ends it."""
-        scope = anyio.CancelScope(shield=True)
-        self._scopes.append(scope)
-
-        async def run() -> None:
-            with scope:
-                await serve()
-
-        self._tasks.start_soon(run)
-
-    def _end_background(self) -> None:
-        for scope in self._scopes:
-            scope.cancel()
+        self._repertoire.refuse(refusal)
 
     # -- models ------------------------------------------------------------------------------------
 

@@ -50,6 +50,6 @@ def group_statistics(group: DeviceGroup, telemetry: Telemetry) -> GroupStatistic
         completed=group.completed,
         swaps=group.swaps,
         swap_seconds=telemetry.swap_seconds.get(group.name, 0.0),
-        busy_seconds=telemetry.busy.get(group.name, 0.0),
+        busy_seconds=group.busy,
         incarnations=telemetry.incarnations.get(group.name, 0),
     )

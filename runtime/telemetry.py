@@ -79,11 +79,11 @@ class Telemetry(GroupObserver):
     """
 
     def __init__(self, loop: Loop, *, spans: int = 0) -> None:
-        self.busy: dict[str, float] = {}
         self.swap_seconds: dict[str, float] = {}
         self.incarnations: dict[str, int] = {}
         self.spans: dict[str, deque[Span]] = {}
         self._keep = spans
+        self.wants_frames = spans > 0
         self._loop = loop
         self._decisions: deque[tuple[float, str, Decision]] = deque(maxlen=DECISIONS)
         self._subscribers: weakref.WeakSet[Events] = weakref.WeakSet()
@@ -119,8 +119,7 @@ class Telemetry(GroupObserver):
         self.emit("swapped", group=name, model=program.name, detail=f"{ended - began:.6f}")
 
     def finished(self, group: DeviceGroup, frame: Frame, busy: float, now: float) -> None:
-        self.busy[group.name] = self.busy.get(group.name, 0.0) + busy
-        if self._keep and frame.started is not None:
+        if frame.started is not None:
             model, computing = frame.network.name, max(frame.started, now - busy)
             self._keep_span(group.name, Span("transfer", model, frame.started, computing))
             self._keep_span(group.name, Span("compute", model, computing, now))

@@ -20,7 +20,7 @@ def hash_pattern(name: str, inputs: Iterable[Array], size: int) -> Array:
     """Return `size` bytes (uint8[size]): the digest of name and inputs, repeated."""
     digest = blake2b(name.encode(), digest_size=16)
     for array in inputs:
-        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return np.resize(np.frombuffer(digest.digest(), np.uint8), size)
 
 

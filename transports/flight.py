@@ -15,6 +15,17 @@ __all__ = ["Flight"]
 
 
 @final
+class _Seat:
+    """A resident program and how many of its frames are in flight."""
+
+    __slots__ = ("residency", "taken")
+
+    def __init__(self, residency: Residency) -> None:
+        self.residency = residency
+        self.taken = 0
+
+
+@final
 class Flight:
     """Keeps three promises of the device contract in one place.
 
@@ -31,9 +42,8 @@ class Flight:
         self._working = working
         self._completed: Completed
         self._fault: Fault
-        self._frames: dict[Frame, None] = {}
-        self._residents: dict[str, Residency] = {}
-        self._load: dict[str, int] = {}
+        self._frames: dict[Frame, _Seat] = {}
+        self._seats: dict[str, _Seat] = {}
         self._error: DeviceError | None = DeviceLost("the device is not open", family=family)
 
     def open(self, completed: Completed, fault: Fault) -> None:
@@ -48,7 +58,7 @@ class Flight:
     @property
     def residents(self) -> tuple[Residency, ...]:
         """What is resident, in the order of binding."""
-        return tuple(self._residents.values())
+        return tuple(seat.residency for seat in self._seats.values())
 
     def check(self) -> None:
         """Raise what made the device unusable, if anything did."""
@@ -57,14 +67,14 @@ class Flight:
 
     def settle_in(self, residency: Residency) -> Residency:
         """Note that a program is resident."""
-        self._residents[residency.program.key] = residency
-        self._load.setdefault(residency.program.key, 0)
+        self._seats[residency.program.key] = _Seat(residency)
         return residency
 
     def evict(self, programs: Iterable[Program]) -> None:
         """Note that programs are not resident any more; those that were not are passed over."""
         for program in programs:
-            if self._residents.pop(program.key, None) is not None and self._load.pop(program.key):
+            seat = self._seats.pop(program.key, None)
+            if seat is not None and seat.taken:
                 raise ContractError(f"{program.name} was evicted with frames in flight")
 
     def start(self, frame: Frame) -> Residency:
@@ -74,22 +84,28 @@ class Flight:
             ContractError: its program is not resident, or its window is full.
             DeviceError: the device has failed or is closed.
         """
-        self.check()
-        residency = self._residents.get(frame.program.key) if frame.program else None
-        if residency is None:
+        if self._error is not None:
+            raise self._error
+        seat = self._seats.get(frame.program.key) if frame.program is not None else None
+        if seat is None:
             raise ContractError(f"{frame} was started, and its program is not resident")
-        key = residency.program.key
-        if self._load[key] >= residency.window:
-            raise ContractError(f"{frame} was started, and the window of {residency.window} frames is full")
-        self._load[key] += 1
-        self._frames[frame] = None
+        if seat.taken >= seat.residency.window:
+            raise ContractError(f"{frame} was started, and the window of {seat.taken} frames is full")
+        seat.taken += 1
+        self._frames[frame] = seat
         if self._working is not None:
             self._working(1)
-        return residency
+        return seat.residency
 
     def complete(self, completions: Iterable[Completion]) -> None:
         """Report completions upwards; those of frames that were completed before are dropped."""
-        batch = [completion for completion in completions if self._land(completion.frame)]
+        batch: list[Completion] = []
+        frames = self._frames
+        for completion in completions:
+            seat = frames.pop(completion.frame, None)
+            if seat is not None:
+                seat.taken -= 1
+                batch.append(completion)
         if not batch:
             return
         if self._working is not None:
@@ -109,15 +125,7 @@ class Flight:
         if self._error is None:
             self._error = gone
         self._abort(Fate.UNDONE, gone)
-        self._residents.clear()
+        self._seats.clear()
 
     def _abort(self, fate: Fate, error: DeviceError) -> None:
         self.complete([Completion(frame, fate, error=error) for frame in self._frames])
-
-    def _land(self, frame: Frame) -> bool:
-        if frame not in self._frames:
-            return False
-        del self._frames[frame]
-        if frame.program is not None and frame.program.key in self._load:
-            self._load[frame.program.key] -= 1
-        return True

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from enum import Enum, auto
+from enum import Enum, IntEnum, auto
 from typing import Protocol, final
+
+import msgspec
 
 from repertory.models.program import Network, Program
 from repertory.models.spec import Array
@@ -15,7 +17,7 @@ from .wheel import Timed
 __all__ = ["Fate", "Frame", "FrameOwner", "Outcome"]
 
 
-class Outcome(Enum):
+class Outcome(IntEnum):
     """How a request ended for its caller: fixed once, when it settles."""
 
     ANSWERED = auto()
@@ -47,75 +49,50 @@ class FrameOwner(Protocol):
 
 
 @final
-class Frame:
+class Frame(msgspec.Struct, eq=False):
     """A driver reads `program`, `network` and `inputs`; the rest belongs to the floors above.
+
+    A msgspec struct, for one is made on every request's way; equal only to itself.
 
     Attributes:
         owner: the context that admitted it.
         network: what to run.
-        program: what holds the network on the device that takes it; set by the taker.
         inputs: one array for each of the network's inputs, in order; borrowed from the caller until the
             device's completion.
-        priority: larger is more urgent.
+        slot: where the caller waits.
         deadline: absolute, on the loop's clock; `math.inf` without one.
+        priority: larger is more urgent.
+        nbytes: bytes of the inputs.
+        program: what holds the network on the device that takes it; set by the taker.
         seq: admission order within the owner.
         offered: when it was admitted, on the loop's clock.
         started: when the device took it, or None while it waits.
         attempts: how often a device has taken it.
+        bucket: for the wheel.
         outcome: None until it settles.
         outputs: one array for each of the network's outputs, where it was answered.
         error: what to raise to the caller, where it was not.
     """
 
-    __slots__ = (
-        "attempts",
-        "bucket",
-        "deadline",
-        "error",
-        "inputs",
-        "nbytes",
-        "network",
-        "offered",
-        "outcome",
-        "outputs",
-        "owner",
-        "priority",
-        "program",
-        "seq",
-        "slot",
-        "started",
-    )
-
-    def __init__(
-        self,
-        owner: FrameOwner,
-        network: Network,
-        inputs: tuple[Array, ...],
-        *,
-        program: Program | None = None,
-        slot: Slot | None = None,
-        deadline: float = math.inf,
-        priority: int = 0,
-    ) -> None:
-        self.owner = owner
-        self.network = network
-        self.inputs = inputs
-        self.program = program
-        self.slot = slot
-        self.deadline = deadline
-        self.priority = priority
-        self.seq = 0
-        self.nbytes = 0
-        self.offered = 0.0
-        self.started: float | None = None
-        self.attempts = 0
-        self.bucket: set[Timed] | None = None
-        self.outcome: Outcome | None = None
-        self.outputs: tuple[Array, ...] | None = None
-        self.error: Exception | None = None
+    owner: FrameOwner
+    network: Network
+    inputs: tuple[Array, ...]
+    slot: Slot | None = None
+    deadline: float = math.inf
+    priority: int = 0
+    nbytes: int = 0
+    program: Program | None = None
+    seq: int = 0
+    offered: float = 0.0
+    started: float | None = None
+    attempts: int = 0
+    bucket: set[Timed] | None = None
+    outcome: Outcome | None = None
+    outputs: tuple[Array, ...] | None = None
+    error: Exception | None = None
 
     def settle(
-        self, outcome: Outcome, *, outputs: tuple[Array, ...] | None = None, error: Exception | None = None
+        self, outcome: Outcome, outputs: tuple[Array, ...] | None = None, *, error: Exception | None = None
     ) -> bool:
         """Fix the outcome; the first call wins and returns True. Never frees a device slot."""
         if self.outcome is not None:
