@@ -49,7 +49,7 @@ class _Lane:
         return None
 
     def live(self) -> list[Frame]:
-        return [f for f in (*(entry[2] for entry in self.timed), *self.plain) if f.outcome is None]
+        return [f for f in (*(entry[2] for entry in sorted(self.timed)), *self.plain) if f.outcome is None]
 
     def sweep(self) -> None:
         self.timed = [entry for entry in self.timed if entry[2].outcome is None]

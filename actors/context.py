@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Protocol, TypeAlias, final
 
 from repertory.models.errors import (
+    ConfigError,
     DeadlineExceeded,
     DeadlineUnreachable,
     QueueFull,
@@ -57,6 +58,10 @@ class Limits:
     queue: int = 1024
     queue_bytes: int = 256 * 2**20
     overflow: Overflow = Overflow.REFUSE
+
+    def __post_init__(self) -> None:
+        if min(self.queue, self.queue_bytes) < 1:
+            raise ConfigError(f"a queue of {self.queue} frames, {self.queue_bytes} bytes could hold nothing")
 
 
 class Server(Protocol):
@@ -153,7 +158,6 @@ class ModelContext(Receiver[ContextOrder]):
         now = self._loop.now()
         if frame.deadline <= now:
             self.refused["deadline"] += 1
-            self._next_queuer()
             raise DeadlineUnreachable(f"{self.name}: the deadline passed {now - frame.deadline:.3f} s ago")
         nbytes = frame.nbytes
         backlog = self._backlog
@@ -178,23 +182,25 @@ class ModelContext(Receiver[ContextOrder]):
         return count >= self.limits.queue or held + nbytes > self.limits.queue_bytes
 
     async def room(self, nbytes: int) -> None:
-        """Wait until a frame of that many bytes would be admitted; first come, first served."""
-        last = True
-        while self.refusal is None and (self.full(nbytes) or (last and self._queuers)):
-            slot = self._loop.slot()
-            if last:
-                self._queuers.append(slot)
-            else:
-                self._queuers.appendleft(slot)  # it was woken, and somebody who never waited was faster
-            last = False
-            try:
+        """Wait until a frame of that many bytes would be admitted; first come, first served.
+
+        Whoever returns offers in the same step: the next in line is woken, and looks again, only after it.
+        A frame that these bounds never admit does not wait.
+        """
+        queuers = self._queuers
+        slot = self._loop.slot()
+        queuers.append(slot)
+        try:
+            while self.refusal is None and (queuers[0] is not slot or self._may_fit_later(nbytes)):
                 await slot
-            except BaseException:
-                if slot in self._queuers:
-                    self._queuers.remove(slot)
-                else:
-                    self._next_queuer()  # it was woken and is cancelled: pass the place on
-                raise
+                if queuers[0] is slot:
+                    slot = queuers[0] = self._loop.slot()
+        finally:
+            queuers.remove(slot)
+            self._next_queuer()
+
+    def _may_fit_later(self, nbytes: int) -> bool:
+        return self.full(nbytes) and nbytes <= self.limits.queue_bytes
 
     def _make_room(self, nbytes: int) -> None:
         too_large = nbytes > self.limits.queue_bytes
@@ -255,9 +261,8 @@ class ModelContext(Receiver[ContextOrder]):
 
     def cancel(self, frame: Frame) -> None:
         """Its caller waits no more: it loses its place, or its device is told."""
-        if frame.settle(Outcome.CANCELLED) and frame.started is not None:
-            for server in self._servers:
-                server.abandon(frame)
+        if frame.settle(Outcome.CANCELLED):
+            self._abandon(frame)
 
     # -- the books ---------------------------------------------------------------------------------
 
@@ -286,7 +291,13 @@ class ModelContext(Receiver[ContextOrder]):
     def expire(self, frame: Frame) -> None:
         """A frame's deadline has come."""
         late = DeadlineExceeded(f"{self.name}: no answer by the deadline ({frame!r})")
-        frame.settle(Outcome.EXPIRED, error=late)
+        if frame.settle(Outcome.EXPIRED, error=late):
+            self._abandon(frame)
+
+    def _abandon(self, frame: Frame) -> None:
+        if frame.started is not None:
+            for server in self._servers:
+                server.abandon(frame)
 
     @property
     def unsettled(self) -> int:
@@ -297,8 +308,8 @@ class ModelContext(Receiver[ContextOrder]):
         """End admission, and, unless they may drain, the frames that wait."""
         if self.refusal is None:
             self.refusal = refusal
-        while self._queuers:
-            self._next_queuer()
+        for slot in self._queuers:
+            self._loop.fill(slot)
         if not drain:
             self._ended = True
             for frame in self._backlog.frames():
@@ -318,4 +329,4 @@ class ModelContext(Receiver[ContextOrder]):
 
     def _next_queuer(self) -> None:
         if self._queuers:
-            self._loop.fill(self._queuers.popleft())
+            self._loop.fill(self._queuers[0])

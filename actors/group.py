@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, final
@@ -150,6 +151,7 @@ class DeviceGroup(Actor[GroupOrder]):
         self.started = anyio.Event()
         self.error: BaseException | None = None
         self.swaps = 0
+        self._binds: Counter[str] = Counter()
         self.completed = 0
         self.busy = 0.0
         self._connect = connect
@@ -159,7 +161,7 @@ class DeviceGroup(Actor[GroupOrder]):
         self._observer = observer
         self._tenants: dict[ModelContext, Tenant] = {}
         self._by_entry: dict[Entry, Tenant] = {}
-        self._windows: dict[str, int] = {}
+        self._rooms: dict[str, int] = {}  # by program: how many more of its frames may be started
         self._flight: dict[Frame, Tenant] = {}
         self._grant: Grant | None = None
         self._left = 0
@@ -193,6 +195,11 @@ class DeviceGroup(Actor[GroupOrder]):
         """What the policy sees of a context here, or None where this group does not serve it."""
         tenant = self._tenants.get(context)
         return None if tenant is None else tenant.entry
+
+    def binds_for(self, context: ModelContext) -> int:
+        """How often what serves this context was made resident here."""
+        entry = self.entry(context)
+        return 0 if entry is None else self._binds[entry.program.key]
 
     def replace(self, context: ModelContext, program: Program, network: Network) -> Program:
         """Serve later frames of a context by this network of another program; return the one it had."""
@@ -247,6 +254,7 @@ class DeviceGroup(Actor[GroupOrder]):
 
     async def serve(self, inbox: Mailbox[Envelope[GroupOrder]]) -> None:
         self._fault = None
+        inbox.on_arrival = self._wake
         try:
             if self._used:
                 self.device = self._connect()
@@ -261,9 +269,11 @@ class DeviceGroup(Actor[GroupOrder]):
         finally:
             self._open = False
             self.started.set()
-            with anyio.CancelScope(shield=True):
-                await self.device.close(bound=CLOSE_BOUND)
-            self._clear()
+            try:
+                with anyio.CancelScope(shield=True):
+                    await self.device.close(bound=CLOSE_BOUND)
+            finally:
+                self._clear()
 
     def _in_service(self) -> None:
         self._open = True
@@ -313,7 +323,7 @@ class DeviceGroup(Actor[GroupOrder]):
         lost = DeviceLost(f"{self.name} went out of service", family="group")
         self._on_completed([Completion(frame, Fate.UNDONE, error=lost) for frame in self._flight])
         self._wheel.discard(self._alarm)
-        self._windows.clear()
+        self._rooms.clear()
         self._grant = None
         self.state.residents.clear()
         self.state.turn = None
@@ -341,16 +351,15 @@ class DeviceGroup(Actor[GroupOrder]):
     def _begin(self, grant: Grant, now: float) -> None:
         self._grant = grant
         self._left = grant.frames
-        state = self.state
-        if state.turn is not grant.entry:
-            self._end_turn(now)
-            state.turn = grant.entry
-            state.turn_frames = 0
-            state.turn_since = now
+        self._pass_turn(grant.entry, now)
 
-    def _end_turn(self, now: float) -> None:
-        if self.state.turn is not None:
-            self.state.turn.served = now
+    def _pass_turn(self, entry: Entry, now: float) -> None:
+        """The turn is this entry's, if it is not already; the one before has been served."""
+        state = self.state
+        if state.turn is not entry:
+            if state.turn is not None:
+                state.turn.served = now
+            state.turn, state.turn_frames, state.turn_since = entry, 0, now
 
     def _fill_window(self, now: float) -> bool:
         """Start frames of the grant; False when it has ended, True when only the windows are full."""
@@ -360,10 +369,7 @@ class DeviceGroup(Actor[GroupOrder]):
             return False
         entry, state = grant.entry, self.state
         tenant = self._by_entry[entry]
-        room = min(
-            self._windows.get(entry.program.key, 0) - entry.in_flight,
-            self.device.capabilities.window - state.in_flight,
-        )
+        room = min(self._rooms.get(entry.program.key, 0), self.device.capabilities.window - state.in_flight)
         count = min(room, self._left)
         started = self._start(tenant, count, now) if count > 0 else 0
         self._left -= started
@@ -386,6 +392,7 @@ class DeviceGroup(Actor[GroupOrder]):
                 start(frame)
         finally:
             entry.in_flight += started
+            self._rooms[program.key] -= started
             self.state.in_flight += started
             self.state.turn_frames += started
         return started
@@ -394,7 +401,7 @@ class DeviceGroup(Actor[GroupOrder]):
 
     async def _bind(self, entry: Entry, evict: Sequence[Program]) -> ArtifactError | None:
         """Swap; return why the device refuses the program, where it does."""
-        if self.device.capabilities.bind_needs_idle and self.state.in_flight:
+        if self._touches_flight(evict):
             await self._landing()
             return None  # decide again: what waits may have changed during the drain
         began = self._loop.now()
@@ -408,17 +415,26 @@ class DeviceGroup(Actor[GroupOrder]):
         assert residency is not None, "a bind of a program returns its residency"
         ended = self._loop.now()
         self.state.residents[program.key] = program
-        self._windows[program.key] = residency.window
+        self._rooms[program.key] = residency.window
         self.state.swap = _blend(self.state.swap, ended - began)
         self.swaps += 1
+        self._binds[program.key] += 1
+        self._pass_turn(entry, ended)
         self._observer.swapped(self, program, began, ended)
         self._ask = True
         return None
 
+    def _touches_flight(self, evict: Sequence[Program]) -> bool:
+        """Whether a bind that evicts these would change what a started frame needs."""
+        if self.device.capabilities.bind_needs_idle:
+            return bool(self._flight)
+        going = {program.key for program in evict}
+        return any(frame.program is not None and frame.program.key in going for frame in self._flight)
+
     def _forget_residents(self, programs: Sequence[Program]) -> None:
         for program in programs:
             self.state.residents.pop(program.key, None)
-            self._windows.pop(program.key, None)
+            self._rooms.pop(program.key, None)
 
     def _refuse(self, program: Program, error: ArtifactError) -> None:
         """The device refuses a program: its contexts are served elsewhere or not at all."""
@@ -484,6 +500,8 @@ class DeviceGroup(Actor[GroupOrder]):
             tenant = flight.pop(frame)
             tenant.entry.in_flight -= 1
             state.in_flight -= 1
+            if frame.program is not None and frame.program.key in self._rooms:
+                self._rooms[frame.program.key] += 1
             if completion.fate is Fate.DONE:
                 if not frame.settle(Outcome.ANSWERED, completion.outputs) and completion.release is not None:
                     completion.release()

@@ -66,7 +66,8 @@ class GroupState:
         residents: resident programs by key, least recently bound first.
         pinned: keys of programs that must not be evicted.
         in_flight: frames that are started and not completed.
-        turn: whom the current turn belongs to, or None before the first.
+        turn: whom the current turn belongs to, or None before the first; a bind passes it on, so that no
+            other turn comes between a bind and the first grant after it.
         turn_frames: frames started in this turn.
         turn_since: when it began.
         swap: seconds a bind takes, learned; None until the first.

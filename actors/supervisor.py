@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from typing import Any, Self, TypeVar, final
 import anyio
 from anyio.abc import TaskGroup
 
-from .actor import Actor, ActorRef, Envelope
+from .actor import Actor, ActorDied, ActorRef, Envelope
 from .mailbox import Mailbox
 
 __all__ = ["Restarts", "Strategy", "Supervisor"]
@@ -48,6 +49,7 @@ class Restarts:
 @final
 @dataclass(slots=True, eq=False)
 class _Child:
+    number: int
     make: Callable[[], Actor[Any]]
     ref: ActorRef[Any]
     ended: anyio.Event = field(default_factory=anyio.Event)
@@ -61,7 +63,7 @@ class Supervisor:
 
     Cancelling the code around it does not cancel the actors: leaving the block stops them in order, last
     started first, each drained for at most `grace` seconds and then killed. When the restart budget is
-    spent, all of them are ended likewise and `spent` is set; their handles carry the error.
+    spent, all of them are killed in that order and `spent` is set; their handles carry the error.
 
     Args:
         strategy: who is restarted with a crashed actor.
@@ -80,6 +82,7 @@ class Supervisor:
         self._restarts = restarts or Restarts()
         self._grace = grace
         self._children: list[_Child] = []
+        self._numbers = itertools.count()
         self._crashes: deque[float] = deque()
         self._tasks: TaskGroup
         self._stopping = anyio.Event()
@@ -99,30 +102,48 @@ class Supervisor:
     def start(
         self, make: Callable[[], Actor[M]], *, name: str, inbox: Mailbox[Envelope[M]] | None = None
     ) -> ActorRef[M]:
-        """Start an actor; `make` is called for each incarnation, the mailbox is the same for all."""
-        child = _Child(make, ActorRef(name, inbox or Mailbox(1024)))
+        """Start an actor; `make` is called for each incarnation, the mailbox is the same for all.
+
+        Raises:
+            ActorDied: the supervisor is stopping.
+        """
+        if self._stopping.is_set():
+            raise ActorDied(f"{name} was not started: its supervisor is stopping")
+        ref = ActorRef(name, Mailbox[Envelope[M]](1024) if inbox is None else inbox)
+        child = _Child(next(self._numbers), make, ref)
         self._children.append(child)
-        self._tasks.start_soon(self._live, child, name=name)
-        return child.ref
+        self._spawn(child)
+        return ref
 
     async def stop(self) -> None:
         """Stop every actor in order, last started first."""
         self._stopping.set()
-        for child in reversed(self._children):
+        for child in self._children[::-1]:
             await self._end(child, drain=True)
 
-    async def _live(self, child: _Child) -> None:
+    def _spawn(self, child: _Child) -> None:
+        """Begin an incarnation; it can be killed from here on, also before its first step."""
+        child.alive = True
+        child.ended = anyio.Event()
+        child.ref.scope = scope = anyio.CancelScope(shield=True)
+        self._tasks.start_soon(self._live, child, scope, name=child.ref.name)
+
+    async def _live(self, child: _Child, scope: anyio.CancelScope) -> None:
         """Run one incarnation; in the end, in this very task, decide what follows."""
         error: BaseException | None = None
-        with anyio.CancelScope(shield=True) as scope:
-            child.ref.scope = scope
-            try:
+        try:
+            with scope:
                 await child.make().serve(child.ref.inbox)
-            except Exception as exc:  # noqa: BLE001  (a crash is what supervision is for)
-                error = exc
-        child.ref.scope = None
-        child.alive = False
-        child.ended.set()
+        except Exception as exc:  # noqa: BLE001  (a crash is what supervision is for)
+            error = exc
+        except BaseException as exc:  # it ends the whole program, and must not hang it
+            child.restart = False
+            self._bury(child, exc)
+            raise
+        finally:
+            child.ref.scope = None
+            child.alive = False
+            child.ended.set()
         if child.restart:
             return  # a sibling's crash ended it, and whoever did so restarts it
         if error is None or child.ref.inbox.closed:
@@ -139,7 +160,7 @@ class Supervisor:
         others = self._others(child)
         if len(self._crashes) > self._restarts.budget:
             self._bury(child, error)
-            for sibling in reversed([c for c in self._children if c is not child]):
+            for sibling in self._children[::-1]:
                 await self._end(sibling, drain=False, error=error)
             self.spent.set()
             return
@@ -148,7 +169,7 @@ class Supervisor:
             await self._end(sibling, drain=False)
         with anyio.move_on_after(min(30.0, self._restarts.backoff * 2 ** (len(self._crashes) - 1))):
             await self._stopping.wait()
-        for again in sorted((child, *others), key=self._children.index):
+        for again in sorted((child, *others), key=lambda one: one.number):
             self._revive(again)
 
     def _others(self, child: _Child) -> list[_Child]:
@@ -157,7 +178,7 @@ class Supervisor:
             return []
         if self._strategy is Strategy.ONE_FOR_ALL:
             return alive
-        return [c for c in alive if self._children.index(c) > self._children.index(child)]
+        return [c for c in alive if c.number > child.number]
 
     def _revive(self, child: _Child) -> None:
         child.restart = False
@@ -166,9 +187,7 @@ class Supervisor:
         if child.ref.inbox.closed:  # drained or killed meanwhile
             self._bury(child, None)
         else:
-            child.alive = True
-            child.ended = anyio.Event()
-            self._tasks.start_soon(self._live, child, name=child.ref.name)
+            self._spawn(child)
 
     async def _end(self, child: _Child, *, drain: bool, error: BaseException | None = None) -> None:
         if child.ref.stopped.is_set():
@@ -178,8 +197,8 @@ class Supervisor:
             with anyio.move_on_after(self._grace):
                 await child.ref.stopped.wait()
         if not child.restart:
-            child.ref.kill()
             child.ref.error = child.ref.error or error
+            child.ref.kill()
         elif child.ref.scope is not None:
             child.ref.scope.cancel()
         await child.ended.wait()
@@ -188,3 +207,5 @@ class Supervisor:
 
     def _bury(self, child: _Child, error: BaseException | None) -> None:
         child.ref.bury(error or child.ref.error)
+        if child in self._children:
+            self._children.remove(child)

@@ -73,6 +73,7 @@ class OnnxExecutor:
     def __init__(self, data: bytes, *, name: str = "<bytes>", threads: int = 1) -> None:
         self._session = _session(data, name, threads=threads, optimise=True)
         self.network = _network(self._session, data, name)
+        self._unmade = [None] * len(self.network.outputs)
         self._lock = threading.Lock()
         self._running: Any = None
 
@@ -98,7 +99,7 @@ class OnnxExecutor:
         with self._lock:
             self._running = options
         try:
-            return self._run(inputs, outputs or [None] * len(self.network.outputs), options)
+            return self._run(inputs, self._unmade if outputs is None else outputs, options)
         except Exception as error:
             if options.terminate:
                 raise Stopped(f"{self.network.name}: stopped") from error
@@ -120,7 +121,8 @@ class OnnxExecutor:
     def _run(
         self, inputs: Sequence[Array], outputs: Sequence[Array | None], options: Any
     ) -> tuple[Array, ...]:
-        # onnxruntime reads this very memory: the name keeps it alive until the run has ended
+        # onnxruntime reads this very memory and does not look at its alignment: the name keeps it alive until
+        # the run has ended
         feed = {
             spec.name: np.require(array, requirements=("C", "A"))
             for spec, array in zip(self.network.inputs, inputs, strict=True)

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import final
-
-import numpy as np
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from . import dfp as dfps
-from . import formats, layout, twin
+from . import twin as twins
 from .dfp import Dfp, DfpNetwork, Port
-from .errors import ArtifactError, ConfigError, RepertoryError
+from .errors import ArtifactError, UnknownModel
 from .formats import PortFormat
 from .mxpack import Buffer
-from .onnx_graph import Channels, OnnxGraph
-from .onnx_model import OnnxExecutor, read_specs
+from .onnx_model import read_specs
 from .port import MAX_PORTS
-from .program import Network
-from .spec import TensorSpec
+from .port_plan import Options, Plan, plan
+from .spec import Dim, TensorSpec
 from .twin import Twin, TwinNetwork
 
 __all__ = ["attach_twin", "pack_memx"]
 
-_MAX_RANK = 5
 _MAX_NAME = 128
-_FIRST = {3: "NCW", 4: "NCHW", 5: "NCZHW"}
-_LAST = {3: "NWC", 4: "NHWC", 5: "NHWZC"}
-_IMAGE_CHANNELS = (1, 3, 4)
 
 
 def pack_memx(
@@ -62,18 +54,18 @@ def pack_memx(
         ConfigError: an option contradicts the graphs or names nothing in them; or onnx is not installed.
     """
     names = dfps.distinct(_valid(name) for name, _ in models)
-    options = _Options(shapes, layouts, port_format)
-    networks = [_plan(name, data, options) for name, (_, data) in zip(names, models, strict=True)]
-    options.check_used(networks)
-    sets = [0 if co_map else index for index in range(len(networks))]
+    options = Options(shapes, layouts, port_format)
+    plans = [plan(name, data, options) for name, (_, data) in zip(names, models, strict=True)]
+    options.check_names(plans)
+    sets = [0 if co_map else index for index in range(len(plans))]
     return dfps.write(
         Dfp(
             models=names,
-            inputs=_ports([plan.inputs for plan in networks], sets, "inputs"),
-            outputs=_ports([plan.outputs for plan in networks], sets, "outputs"),
+            inputs=_placed([planned.inputs for planned in plans], sets, "inputs"),
+            outputs=_placed([planned.outputs for planned in plans], sets, "outputs"),
             chips=chips,
             compiler_version=dfps.PACKED_BY,
-            twin=Twin(twin.VERSION, [plan.twin(latency, interval) for plan in networks]),
+            twin=Twin(twins.VERSION, [_twin(planned, latency, interval) for planned in plans]),
         )
     )
 
@@ -101,11 +93,12 @@ def attach_twin(
 
     Raises:
         ArtifactError: the DFP or the graph is malformed, or they do not fit each other.
-        ConfigError: `network` names none, or is missing though there are several.
+        UnknownModel: `network` names none, or is missing though there are several.
+        ConfigError: onnxruntime is not installed.
     """
     dfp = Dfp.read(data)
-    target = _chosen(dfp, network)
-    wanted, graph = target.network, read_specs(onnx, f"the twin of {target.name}")
+    target = _chosen(dfp.networks, network)
+    wanted, graph = target.network, read_specs(onnx, f"twin of {target.name}")
     made = TwinNetwork(
         target.name,
         onnx,
@@ -115,19 +108,58 @@ def attach_twin(
         interval,
     )
     others = [other for other in dfp.twin.networks if other.name != target.name] if dfp.twin else []
-    return dfps.with_twin(data, Twin(twin.VERSION, [*others, made]))
+    return dfps.with_twin(data, Twin(twins.VERSION, [*others, made]))
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """A network whose ports have all but their numbers."""
+def _valid(name: str) -> str:
+    if not name or len(name) > _MAX_NAME or not name.isprintable():
+        raise ArtifactError(f"{name[:_MAX_NAME]!r} is no name: up to {_MAX_NAME} printable characters are")
+    return name
 
-    name: str
-    onnx: bytes
-    inputs: list[Port]
-    outputs: list[Port]
 
-    def twin(self, latency: float | None, interval: float | None) -> TwinNetwork:
-        inputs, outputs = ([port.layer_name for port in ports] for ports in (self.inputs, self.outputs))
-        return TwinNetwork(self.name, self.onnx, inputs, outputs, latency, interval)
+def _placed(planned: Sequence[Sequence[Port]], sets: Sequence[int], what: str) -> tuple[Port, ...]:
+    """Number the ports from 0 within each configuration."""
+    placed: list[Port] = []
+    taken = dict.fromkeys(sets, 0)
+    for index, (ports, port_set) in enumerate(zip(planned, sets, strict=True)):
+        first = taken[port_set]
+        taken[port_set] += len(ports)
+        if taken[port_set] > MAX_PORTS:
+            raise ArtifactError(f"{taken[port_set]} {what} in one configuration, a device has {MAX_PORTS}")
+        placed += [
+            replace(port, number=number, port_set=port_set, model_index=index)
+            for number, port in enumerate(ports, first)
+        ]
+    return tuple(placed)
+
+
+def _twin(planned: Plan, latency: float | None, interval: float | None) -> TwinNetwork:
+    inputs, outputs = ([port.layer_name for port in ports] for ports in (planned.inputs, planned.outputs))
+    return TwinNetwork(planned.name, planned.onnx, inputs, outputs, latency, interval)
+
+
+def _chosen(networks: Sequence[DfpNetwork], name: str | None) -> DfpNetwork:
+    chosen = [network for network in networks if name in (None, network.name)]
+    if len(chosen) != 1:
+        held = ", ".join(network.name for network in networks)
+        raise UnknownModel(f"a twin is for one network; {name or 'none'} was named and the file holds {held}")
+    return chosen[0]
+
+
+def _matched(ports: Sequence[TensorSpec], graph: Sequence[TensorSpec], name: str) -> list[str]:
+    """Names of the graph's tensors in the order of the ports."""
+    if len(ports) != len(graph):
+        raise ArtifactError(f"{name}: it has {len(graph)} tensors where the file has {len(ports)} ports")
+    by_name = {spec.name: spec for spec in graph}
+    if {port.name for port in ports} == set(by_name):
+        graph = [by_name[port.name] for port in ports]
+    for port, spec in zip(ports, graph, strict=True):
+        if port.dtype != spec.dtype or not _agree(port.shape, spec.shape):
+            raise ArtifactError(f"{name}: {spec.name!r} is {spec}, the port {port.name!r} is {port}")
+    return [spec.name for spec in graph]
+
+
+def _agree(port: Sequence[Dim], graph: Sequence[Dim]) -> bool:
+    return len(port) == len(graph) and all(
+        isinstance(have, str) or have == want for have, want in zip(graph, port, strict=True)
+    )

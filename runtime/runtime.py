@@ -188,7 +188,7 @@ class Runtime:
             warm=warm,
             pin=pin,
         )
-        return await self._models().load(source, options)
+        return await self._in_service().load(source, options)
 
     async def unload(self, name: str) -> None:
         """Take a model out of service: refuse new requests, answer those admitted, free its place.
@@ -196,7 +196,7 @@ class Runtime:
         Raises:
             UnknownModel: no such model is loaded.
         """
-        await self._models().unload(name)
+        await self._in_service().unload(name)
 
     async def replace(
         self,
@@ -215,7 +215,7 @@ class Runtime:
             ArtifactError: the file cannot be read, its ports differ, or a group refuses it.
             UnknownModel: no such model is loaded, or the file holds no such network.
         """
-        await self._models().replace(name, source, network=network, twin=twin)
+        await self._in_service().replace(name, source, network=network, twin=twin)
 
     async def pin(self, name: str) -> None:
         """Make a model resident on every group that serves it, and keep it so until it is unloaded.
@@ -224,7 +224,7 @@ class Runtime:
             UnknownModel: no such model is loaded.
             ConfigError: another model of such a group would never get a place.
         """
-        await self._models().pin(name)
+        await self._in_service().pin(name)
 
     async def retune(self, name: str, limits: Limits) -> None:
         """Change the bounds of a model's queue; what waits stays admitted.
@@ -232,7 +232,7 @@ class Runtime:
         Raises:
             UnknownModel: no such model is loaded.
         """
-        await self._models().find(name).ref.ask(Retune(limits))
+        await self._in_service().find(name).ref.ask(Retune(limits))
 
     def model(self, name: str) -> Model:
         """Return the handle of a loaded model.
@@ -240,9 +240,13 @@ class Runtime:
         Raises:
             UnknownModel: no such model is loaded.
         """
-        return self._models().find(name).model
+        return self._in_service().find(name).model
 
-    def _models(self) -> Repertoire:
+    def models(self) -> list[Model]:
+        """Return the handles of all loaded models, in the order of loading."""
+        return [found.model for found in self._in_service()]
+
+    def _in_service(self) -> Repertoire:
         if self._refusal is not None:
             raise self._refusal()
         return self._repertoire

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from .telemetry import Telemetry
 __all__ = ["group_statistics", "model_statistics"]
 
 
-def model_statistics(context: ModelContext, groups: Iterable[DeviceGroup]) -> ModelStatistics:
+def model_statistics(context: ModelContext, groups: Sequence[DeviceGroup]) -> ModelStatistics:
     """Return one model's numbers."""
     latencies = np.fromiter(context.latencies, float)
     p50, p99 = np.percentile(latencies, [50, 99]) if latencies.size else (None, None)
@@ -33,6 +33,7 @@ def model_statistics(context: ModelContext, groups: Iterable[DeviceGroup]) -> Mo
         refused=dict(context.refused),
         p50=None if p50 is None else float(p50),
         p99=None if p99 is None else float(p99),
+        swaps=sum(group.binds_for(context) for group in groups),
         groups=[group.name for group in groups if context in group.contexts],
     )
 

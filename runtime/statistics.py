@@ -27,6 +27,7 @@ class ModelStatistics(msgspec.Struct, frozen=True):
         refused: requests that were never accepted, by reason: invalid, full, deadline, closed.
         p50: median seconds from admission to answer over the most recent 4096 answers, or None.
         p99: likewise.
+        swaps: how often it was made resident on them.
         groups: names of the groups that serve it.
     """
 
@@ -41,6 +42,7 @@ class ModelStatistics(msgspec.Struct, frozen=True):
     refused: dict[str, int]
     p50: float | None
     p99: float | None
+    swaps: int
     groups: list[str]
 
 

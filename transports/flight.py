@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import final
 
 from repertory.models.errors import ContractError, DeviceError, DeviceLost
@@ -67,15 +67,21 @@ class Flight:
 
     def settle_in(self, residency: Residency) -> Residency:
         """Note that a program is resident."""
-        self._seats[residency.program.key] = _Seat(residency)
+        seat = self._seats.setdefault(residency.program.key, _Seat(residency))
+        seat.residency = residency
         return residency
 
-    def evict(self, programs: Iterable[Program]) -> None:
-        """Note that programs are not resident any more; those that were not are passed over."""
+    def evict(self, programs: Sequence[Program]) -> None:
+        """Note that programs are not resident any more; those that were not are passed over.
+
+        Raises:
+            ContractError: frames of one are in flight; all stay.
+        """
         for program in programs:
-            seat = self._seats.pop(program.key, None)
-            if seat is not None and seat.taken:
+            if program.key in self._seats and self._seats[program.key].taken:
                 raise ContractError(f"{program.name} was evicted with frames in flight")
+        for program in programs:
+            self._seats.pop(program.key, None)
 
     def start(self, frame: Frame) -> Residency:
         """Note a started frame; the device completes it from now on.

@@ -14,7 +14,7 @@ from .answers import hash_answer
 from .device import Capabilities, Completed, Completion, Device, Fault, Health, Residency
 from .flight import Flight
 from .frame import Fate, Frame
-from .sketched import prepare_sketch
+from .sketched import check_sketched, prepare_sketch
 from .world import Outbox, World
 
 __all__ = ["InMemoryDevice"]
@@ -71,6 +71,7 @@ class InMemoryDevice(Device):
             return None
         if len(self._flight.residents) >= self.capabilities.residents:
             raise ContractError(f"{program.name} does not fit beside what is resident")
+        check_sketched(program)
         if program.name in self.refuse:
             raise ArtifactError(f"{program.name} is refused")
         return self._flight.settle_in(Residency(program, self._window))

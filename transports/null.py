@@ -7,13 +7,14 @@ from typing import final
 
 import numpy as np
 
+from repertory.models.errors import ContractError
 from repertory.models.program import Artifact, Program
 from repertory.models.spec import Array, TensorSpec
 
 from .device import Capabilities, Completed, Completion, Device, Fault, Health, Residency
 from .flight import Flight
 from .frame import Fate, Frame
-from .sketched import prepare_sketch
+from .sketched import check_sketched, prepare_sketch
 from .world import Outbox, World
 
 __all__ = ["NullDevice"]
@@ -46,6 +47,9 @@ class NullDevice(Device):
         self._flight.evict(evict)
         if program is None:
             return None
+        if self._flight.residents:
+            raise ContractError(f"{program.name} does not fit beside what is resident")
+        check_sketched(program)
         self._zeros = {network.name: _zeros(network.outputs) for network in program.networks}
         return self._flight.settle_in(Residency(program, self._window))
 

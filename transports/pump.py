@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar, cast, final
 
 import anyio
 
-from repertory.models.errors import DeviceError, DeviceHung
+from repertory.models.errors import DeviceError, DeviceHung, DeviceLost
 
 from .loop import Slot
 from .world import Channel, ChannelClosed, Driver, Outbox, World
@@ -41,6 +41,7 @@ class Worker:
         self._world = world
         self._family = family
         self._lost: DeviceError | None = None
+        self._closed = False
         self._orders: Channel[_Order[Any]] = world.channel()
         self._outbox: Outbox[_Order[Any]] = world.outbox(self._answer)
         self._driver: Driver = world.spawn(self._work, name=name)
@@ -50,9 +51,12 @@ class Worker:
 
         Raises:
             DeviceHung: it took longer; the worker is lost.
+            DeviceLost: the worker was closed before.
         """
         if self._lost is not None:
             raise self._lost
+        if self._closed:
+            raise DeviceLost(f"{what}: the device is closed", family=self._family, call=what)
         order = _Order(job, self._world.loop.slot())
         self._world.working(1)
         self._orders.put(order)
@@ -70,6 +74,7 @@ class Worker:
 
     async def close(self, *, bound: float) -> bool:
         """End the thread; return whether it ended in time. A lost worker is left behind at once."""
+        self._closed = True
         self._orders.close()
         return self._lost is None and await self._driver.join(bound)
 

@@ -12,7 +12,7 @@ from typing import Annotated, final
 
 import msgspec
 
-from repertory.models.errors import ContractError
+from repertory.models.errors import ContractError, DeviceLost
 from repertory.models.program import Artifact, Network, Program
 
 from .answers import hash_answer
@@ -20,7 +20,7 @@ from .device import Capabilities, Completed, Completion, Device, Fault, Health, 
 from .flight import Flight
 from .frame import Fate, Frame
 from .pump import Worker
-from .sketched import prepare_sketch
+from .sketched import check_sketched, prepare_sketch
 from .world import Channel, ChannelClosed, Driver, Outbox, World
 
 __all__ = ["SimulatedDevice", "SimulatedOptions"]
@@ -54,6 +54,7 @@ class SimulatedDevice(Device):
         options: what it costs.
         family: what it calls itself.
         read: how it reads a model file; sketches unless told otherwise.
+        check: raises ArtifactError for a program that `read` did not make.
     """
 
     def __init__(
@@ -63,10 +64,12 @@ class SimulatedDevice(Device):
         *,
         family: str = "sim",
         read: Callable[[Artifact], Program] = prepare_sketch,
+        check: Callable[[Program], object] = check_sketched,
     ) -> None:
         self._world = world
         self._options = options
         self._read = read
+        self._check = check
         self._flight = Flight(family, world.working)
         self._clockwork = world.condition()
         self._closing = False
@@ -87,7 +90,7 @@ class SimulatedDevice(Device):
         self._worker = Worker(self._world, family=self.capabilities.family, name="repertory: sim control")
         self._frames = self._world.channel()
         self._outbox = self._world.outbox(self._flight.complete)
-        self._driver = self._world.spawn(self._serve, name="repertory: sim")
+        self._driver = self._world.spawn(self._serve, name="repertory: sim", on_exit=self._ended)
 
     def prepare(self, artifact: Artifact) -> Program:
         return self._read(artifact)
@@ -99,9 +102,11 @@ class SimulatedDevice(Device):
             return None
         if len(self._flight.residents) >= self._options.residents:
             raise ContractError(f"{program.name} does not fit beside what is resident")
+        self._check(program)
         assert self._worker is not None, "checked: the device is open"
         swap = self._options.swap_ms / 1000
         await self._worker.call(lambda: self._pass(swap), bound=swap + 5.0, what="swap")
+        self._flight.check()
         return self._flight.settle_in(Residency(program, self._options.window))
 
     def start(self, frame: Frame) -> None:
@@ -122,6 +127,7 @@ class SimulatedDevice(Device):
                 self._clockwork.notify()
             self._frames.close()
             await self._driver.join(bound / 2)
+            self._outbox.flush()
             await self._worker.close(bound=bound / 2)
             self._worker = None
         self._flight.close()
@@ -140,6 +146,11 @@ class SimulatedDevice(Device):
             if not self._closing:
                 answer = hash_answer(frame.network, frame.inputs)
                 self._outbox.put(Completion(frame, Fate.DONE, answer, busy=service))
+
+    def _ended(self, error: BaseException | None) -> None:
+        if error is not None:
+            self._outbox.flush()
+            self._flight.lose(DeviceLost(f"the simulator failed: {error!r}", family=self.capabilities.family))
 
     def _service(self, program: Program | None, network: Network) -> float:
         own = program.image if program is not None else None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-from repertory.models.errors import UnknownModel
+from repertory.models.errors import ArtifactError, UnknownModel
 from repertory.models.program import Artifact, Program
 from repertory.models.sketch import read_sketch
 
-__all__ = ["prepare_sketch"]
+__all__ = ["check_sketched", "prepare_sketch"]
 
 
 def prepare_sketch(artifact: Artifact) -> Program:
@@ -24,3 +24,13 @@ def prepare_sketch(artifact: Artifact) -> Program:
     footprint = sum(spec.nbytes for spec in network.inputs + network.outputs)
     key = blake2b(artifact.data, digest_size=16).hexdigest()
     return Program(key, network.name, (network,), footprint, scratch=0, image=service)
+
+
+def check_sketched(program: Program) -> None:
+    """Check that a program was prepared from a sketch.
+
+    Raises:
+        ArtifactError: a device of another family prepared it.
+    """
+    if not isinstance(program.image, float | None):
+        raise ArtifactError(f"{program.name} was prepared for another device")

@@ -67,6 +67,8 @@ class Wheel:
         if when == math.inf:
             return
         tick = math.ceil(when / TICK)
+        if tick * TICK < when:  # the division was rounded down
+            tick += 1
         bucket = self._buckets.get(tick)
         if bucket is None:
             bucket = self._buckets[tick] = set()
@@ -103,6 +105,8 @@ class Wheel:
 
     def _tell(self, tick: int) -> None:
         heapq.heappop(self._order)
-        for item in self._buckets.pop(tick):
+        bucket = self._buckets.pop(tick)
+        while bucket:  # one that is told may take others off
+            item = bucket.pop()
             item.bucket = None
             item.due()

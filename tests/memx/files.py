@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx
@@ -57,36 +58,23 @@ def onnx_net(net: Net) -> bytes:
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     model.ir_version = 9
-    onnx.checker.check_model(model)
+    checker: Any = onnx.checker
+    checker.check_model(model)
     return bytes(model.SerializeToString())
 
 
 def dfp(*nets: Net, chips: int = 4, twins: bool = True) -> bytes:
     """Write a file with these networks."""
-    inputs: list[Port] = []
-    outputs: list[Port] = []
-    for index, net in enumerate(nets):
-        common = {"port_set": net.configuration, "model_index": index}
-        for place in range(net.inputs):
-            inputs.append(
-                Port(
-                    net.first_flow + place,
-                    layer_name=f"{net.name}/x{place}",
-                    shape=(HEIGHT, WIDTH, 1, CHANNELS),
-                    raw_shape=(1, CHANNELS, HEIGHT, WIDTH),
-                    **common,
-                )
-            )
-        for place, (h, w) in enumerate([(HEIGHT, WIDTH), (1, 1)][: net.outputs]):
-            outputs.append(
-                Port(
-                    net.first_flow + place,
-                    layer_name=f"{net.name}/y{place}",
-                    shape=(h, w, 1, 2),
-                    raw_shape=(1, 2, h, w),
-                    **common,
-                )
-            )
+    inputs = [
+        _port(net, index, f"x{place}", place, (HEIGHT, WIDTH, 1, CHANNELS))
+        for index, net in enumerate(nets)
+        for place in range(net.inputs)
+    ]
+    outputs = [
+        _port(net, index, f"y{place}", place, shape)
+        for index, net in enumerate(nets)
+        for place, shape in enumerate([(HEIGHT, WIDTH, 1, 2), (1, 1, 1, 2)][: net.outputs])
+    ]
     networks = [
         TwinNetwork(
             net.name,
@@ -110,11 +98,24 @@ def dfp(*nets: Net, chips: int = 4, twins: bool = True) -> bytes:
     )
 
 
+def _port(net: Net, index: int, name: str, place: int, shape: tuple[int, int, int, int]) -> Port:
+    height, width, _, channels = shape
+    return Port(
+        net.first_flow + place,
+        port_set=net.configuration,
+        model_index=index,
+        layer_name=f"{net.name}/{name}",
+        shape=shape,
+        raw_shape=(1, channels, height, width),
+    )
+
+
 def infer(net: Net, *frames: NDArray[np.float32]) -> list[NDArray[np.float32]]:
     """Compute with onnxruntime itself, from wire frames (h, w, z, c) to wire frames."""
-    options = onnxruntime.SessionOptions()
+    runtime: Any = onnxruntime
+    options = runtime.SessionOptions()
     options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(onnx_net(net), options, providers=["CPUExecutionProvider"])
+    session = runtime.InferenceSession(onnx_net(net), options, providers=["CPUExecutionProvider"])
     feeds = {f"x{place}": frame[:, :, 0, :].transpose(2, 0, 1)[None] for place, frame in enumerate(frames)}
     results = session.run(None, {name: np.ascontiguousarray(value) for name, value in feeds.items()})
     return [np.ascontiguousarray(result[0].transpose(1, 2, 0)[:, :, None, :]) for result in results]

@@ -41,8 +41,9 @@ __attribute__((constructor)) static void loaded(void) { note("loaded"); }
 #define GROUP(name) memx_status name(uint8_t group) { note(#name " %d", group); return 0; }
 #define SETTER(name) memx_status name(uint8_t id, int32_t value) \
   { note(#name " %d %d", id, value); return 0x13000024; }
-#define SIZE(name) memx_status name(uint8_t id, uint8_t flow, int32_t *h, int32_t *w, int32_t *z, int32_t *c, \
-  int32_t *format) { note(#name " %d %d", id, flow); *h = 480; *w = 640; *z = 1; *c = -3; *format = 5; return 0; }
+#define SIZE(name) memx_status name(uint8_t id, uint8_t flow, int32_t *h, int32_t *w, int32_t *z, \
+  int32_t *c, int32_t *format) \
+  { note(#name " %d %d", id, flow); *h = 480; *w = 640; *z = 1; *c = -3; *format = 5; return 0; }
 
 GROUP(memx_trylock)
 #ifndef NO_UNLOCK
@@ -61,7 +62,10 @@ memx_status memx_open(uint8_t id, uint8_t group, float gen) {
   return 0xF1000003u;
 }
 #ifdef RECONFIGURE
-memx_status memx_reconfigure(uint8_t id, uint8_t group) { note("memx_reconfigure %d %d", id, group); return 0; }
+memx_status memx_reconfigure(uint8_t id, uint8_t group) {
+  note("memx_reconfigure %d %d", id, group);
+  return 0;
+}
 #endif
 memx_status memx_config_mpu_group(uint8_t group, uint8_t config) {
   note("memx_config_mpu_group %d %d", group, config);
@@ -244,7 +248,7 @@ def test_a_required_function_is_missing(compiled: Callable[..., Stub]) -> None:
 
 def test_no_library(tmp_path: Path) -> None:
     path = str(tmp_path / "nowhere" / "libmemx.so")
-    with pytest.raises(ConfigError, match="looked for .*nowhere.*memx-drivers"):
+    with pytest.raises(ConfigError, match=r"looked for .*nowhere.*memx-drivers"):
         CtypesLibmemx(path)
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from repertory.models.errors import ConfigError
 from repertory.transports.memx.constants import DownloadType, Status
 from repertory.transports.memx.core import Core
 from repertory.transports.memx.flow import Flow
@@ -357,14 +360,14 @@ def test_a_context_is_misplaced_after_another_was_downloaded() -> None:
     core.disable(0, now, drain=True)
     download(core, 1, image())
     assert write(core, now)  # paused: accepted, and goes nowhere
-    with pytest.raises(SimulatorFault, match="context 0 .* loaded with last"):
+    with pytest.raises(SimulatorFault, match=r"context 0 .* loaded with last"):
         core.enable(0, now)
 
 
 def test_an_enabled_context_keeps_its_program() -> None:
     core, now = running()
     core.open(1, 0)
-    with pytest.raises(SimulatorFault, match="context 0 .* is enabled"):
+    with pytest.raises(SimulatorFault, match=r"context 0 .* is enabled"):
         core.begin_download(1, image(), 0, BOTH, now)
     with pytest.raises(SimulatorFault, match="is enabled"):
         core.config_mpu_group(0, 0, now)
@@ -404,12 +407,13 @@ def frame_unread(core: Core, now: float) -> None:
 
 @pytest.mark.parametrize("place", [frame_in_ring, frame_on_chips, frame_unread])
 @pytest.mark.parametrize("call", ["download", "reconfigure", "config", "close"])
-def test_nothing_is_rebound_with_a_transfer_in_flight(place: object, call: str) -> None:
+def test_nothing_is_rebound_with_a_transfer_in_flight(
+    place: Callable[[Core, float], None], call: str
+) -> None:
     core, now = running(MX3, Net(inputs=2, outputs=1))
     core.open(1, 0)
-    assert callable(place)
     place(core, now)
-    calls = {
+    calls: dict[str, Callable[[], object]] = {
         "download": lambda: core.begin_download(1, image(), 0, BOTH, now),
         "reconfigure": lambda: core.reconfigure(1, 0, now),
         "config": lambda: core.config_mpu_group(0, 0, now),
@@ -432,7 +436,7 @@ def test_nothing_runs_during_a_download() -> None:
     core.begin_download(0, image(), 0, BOTH, now)
     with pytest.raises(SimulatorFault, match="during a download"):
         write(core, now)
-    with pytest.raises(SimulatorFault, match="a download .* is going on"):
+    with pytest.raises(SimulatorFault, match=r"a download .* is going on"):
         core.begin_download(0, image(), 0, BOTH, now)
 
 
@@ -542,6 +546,17 @@ def test_a_hung_group_stands_still_and_the_others_go_on() -> None:
     assert not core.settled(0, now + 100)
 
 
+def test_nobody_is_accused_on_a_hung_group() -> None:
+    core, now = running()
+    core.open(1, 0)
+    assert write(core, now)
+    core.hang(0, now)
+    core.reconfigure(1, 0, now)
+    core.enable(0, now)
+    assert core.begin_download(1, image(), 0, BOTH, now).until == math.inf
+    assert core.begin_download(1, image(), 0, BOTH, now).until == math.inf
+
+
 # -- channels that a call holds on to
 
 
@@ -577,3 +592,12 @@ def test_a_pace_that_the_twin_tells_wins() -> None:
     assert mx3.pace(0.1, None) == (0.1, 0.025)
     assert mx3.pace(0.1, 0.5) == (0.1, 0.5)
     assert SimulatedMx3(latency_ms=8, interval_ms=3).pace(None, None) == (0.008, 0.003)
+    assert SimulatedMx3(interval_ms=3).pace(0.1, None) == (0.1, 0.003)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"groups": -1}, {"chips": 17}, {"depth": 0}, {"latency_ms": -1.0}, {"bandwidth_mbs": 0.0}]
+)
+def test_parameters_that_no_device_has(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        SimulatedMx3(**wrong)

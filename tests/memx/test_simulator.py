@@ -70,8 +70,7 @@ async def write_all(library: SimulatedLibmemx, sent: Sequence[Frame], flow_id: i
 
 
 async def read_all(library: SimulatedLibmemx, results: list[Frame], count: int, flow_id: int = 0) -> None:
-    for _ in range(count):
-        results.append(await read(library, flow_id))
+    results.extend([await read(library, flow_id) for _ in range(count)])
 
 
 @pytest.mark.parametrize("make_world", WORLDS)

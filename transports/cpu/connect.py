@@ -13,7 +13,7 @@ from repertory.transports.simulated import SimulatedDevice, SimulatedOptions
 from repertory.transports.world import World
 
 from .device import CpuDevice
-from .program import prepare_onnx
+from .program import graph, prepare_onnx
 
 __all__ = ["CpuOptions", "hardware", "simulated"]
 
@@ -44,7 +44,7 @@ def simulated(address: Address, world: World) -> Connect:
     """Open a device that takes what `cpu://` takes, answers with hashes, and has the times it is told."""
     _no_target(address)
     options = address.options(SimulatedOptions)
-    return lambda: SimulatedDevice(world, options, family="cpu", read=prepare_onnx)
+    return lambda: SimulatedDevice(world, options, family="cpu", read=prepare_onnx, check=graph)
 
 
 def _no_target(address: Address) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import final
 
-from repertory.models.errors import ArtifactError, DeviceError, DeviceLost
+from repertory.models.errors import ContractError, DeviceError, DeviceHung, DeviceLost
 from repertory.models.onnx_model import OnnxExecutor, Stopped
 from repertory.models.program import Artifact, Program
 from repertory.transports.device import Capabilities, Completed, Completion, Device, Fault, Health, Residency
@@ -16,7 +16,7 @@ from repertory.transports.frame import Fate, Frame
 from repertory.transports.pump import Worker
 from repertory.transports.world import Channel, ChannelClosed, Driver, Outbox, World
 
-from .program import prepare_onnx
+from .program import graph, prepare_onnx
 
 __all__ = ["CpuDevice"]
 
@@ -77,13 +77,11 @@ class CpuDevice(Device):
             self._executors.pop(gone.key, None)
         if program is None:
             return None
-        if not isinstance(program.image, bytes):
-            raise ArtifactError(f"{program.name} was prepared for another device")
-        assert self._worker is not None, "checked: the device is open"
-        make = partial(self._session, program.image)
-        self._executors[program.key] = await self._worker.call(
-            make, bound=BIND_BOUND, what="InferenceSession"
-        )
+        if len(self._flight.residents) >= RESIDENTS:
+            raise ContractError(f"{program.name} does not fit beside what is resident")
+        executor = await self._make(graph(program))
+        self._flight.check()
+        self._executors[program.key] = executor
         return self._flight.settle_in(Residency(program, self._window))
 
     def start(self, frame: Frame) -> None:
@@ -102,14 +100,23 @@ class CpuDevice(Device):
     async def close(self, *, bound: float) -> None:
         if self._worker is not None:
             self._closing = True
-            if self._running is not None:
-                self.abandon(self._running)
+            if (running := self._running) is not None:
+                self.abandon(running)
             self._frames.close()
             await self._driver.join(bound / 2)
             await self._worker.close(bound=bound / 2)
             self._worker = None
         self._flight.close()
         self._executors.clear()
+
+    async def _make(self, data: bytes) -> OnnxExecutor:
+        assert self._worker is not None, "checked: the device is open"
+        make = partial(self._session, data)
+        try:
+            return await self._worker.call(make, bound=BIND_BOUND, what="InferenceSession")
+        except DeviceHung as error:
+            self._flight.lose(error)
+            raise
 
     async def _session(self, data: bytes) -> OnnxExecutor:
         return OnnxExecutor(data, threads=self._threads)

@@ -5,22 +5,23 @@ from __future__ import annotations
 import os
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal, final
+from typing import Annotated, Any, Literal, final
 
 import msgspec
 
 from repertory.models.errors import ConfigError, DeviceLost
 from repertory.transports.address import Address
 from repertory.transports.families import Connect
-from repertory.transports.world import World
+from repertory.transports.world import World, drive
 
 from .binding import CtypesLibmemx
+from .control import check
 from .device import MemxDevice
 from .lock import GroupLock
 from .parameters import SimulatedMx3
 from .simulator import SimulatedLibmemx
 
-__all__ = ["MemxOptions", "SimulatedMemxOptions", "hardware", "simulated"]
+__all__ = ["MemxOptions", "SimulatedMemxOptions", "hardware", "simulated", "survey"]
 
 Window = Annotated[int, msgspec.Meta(ge=1, le=999)]
 Milliseconds = Annotated[float, msgspec.Meta(ge=0, le=3_600_000)]
@@ -113,3 +114,21 @@ def _check_node(folder: Path, group_id: int) -> None:
                 ' KERNEL=="memx*", MODE="0666"',
                 family="memx",
             )
+
+
+def survey(path: str | None = None) -> dict[str, Any]:
+    """Tell what the library on this machine sees: its version, optional functions, and groups.
+
+    Raises:
+        ConfigError: there is no libmemx, or it lacks a function.
+        DeviceError: it does not answer.
+    """
+    library = _library(path)
+    status, count = drive(library.memx_operation_get_device_count())
+    check(status, "memx_operation_get_device_count")
+    groups: list[dict[str, Any]] = []
+    for group_id in range(count):
+        status, chips = drive(library.memx_get_total_chip_count(group_id))
+        check(status, "memx_get_total_chip_count")
+        groups.append({"address": f"memx://{group_id}", "chips": chips})
+    return {"library": library.version, "optional": sorted(library.exports), "groups": groups}

@@ -7,7 +7,8 @@ ours.
 from __future__ import annotations
 
 from enum import IntEnum, IntFlag
-from typing import Final, NamedTuple, Self
+from types import MappingProxyType
+from typing import Final
 
 __all__ = [
     "CHIP_GENERATION",
@@ -15,10 +16,10 @@ __all__ = [
     "DEFAULT_QUEUE_SIZE",
     "FLOWS",
     "GROUP_CONFIGS",
+    "HALVES_CONFIG",
     "QUEUE_SIZES",
     "TIMEOUT_LIMIT_MS",
     "DownloadType",
-    "GroupConfig",
     "Status",
     "status_name",
 ]
@@ -41,18 +42,12 @@ QUEUE_SIZES: Final = range(1, 1001)
 TIMEOUT_LIMIT_MS: Final = 21_474_836
 """Timeouts from here on are refused, as negative ones are."""
 
+GROUP_CONFIGS: Final = (4, 4, 1, 3, 2, 8, 12, 16)
+"""Chips that a group needs for each MEMX_MPU_GROUP_CONFIG, by its number; all work on one model, but for
+HALVES_CONFIG."""
 
-class GroupConfig(NamedTuple):
-    """One MEMX_MPU_GROUP_CONFIG: chips that the group must have, and chips that work on one model."""
-
-    needs: int
-    chips: int
-
-
-GROUP_CONFIGS: Final = tuple(
-    GroupConfig(*pair) for pair in ((4, 4), (4, 2), (1, 1), (3, 3), (2, 2), (8, 8), (12, 12), (16, 16))
-)
-"""By their numbers; number 1 makes two halves of two chips."""
+HALVES_CONFIG: Final = 1
+"""The configuration that makes two halves of a group, each with a model of its own."""
 
 
 class DownloadType(IntFlag):
@@ -68,55 +63,69 @@ class DownloadType(IntFlag):
 class Status(IntEnum):
     """What a `memx_*` call returned, as an unsigned 32-bit number."""
 
-    label: str
+    OK = 0x00000000
+    GENERIC_FAILURE = 0x00000001
+    BAD_ARGUMENT = 0x00000002
+    ADMIN_TIMEOUT = 0x00000005
+    NULL_POINTER = 0x0000000A
+    BAD_MODEL_ID = 0x11000000
+    CONTEXT_NOT_OPEN = 0x11000001
+    NOTHING_DOWNLOADED = 0x11000002
+    CONTEXT_ON_OTHER_GROUP = 0x11000003
+    BAD_GROUP_ID = 0x12000000
+    FIRMWARE_TOO_OLD = 0x12000001
+    GROUP_IN_USE = 0x12000002
+    LOCK_FILE_UNUSABLE = 0x12000003
+    BAD_ENGINE = 0x13000002
+    BAD_COMMAND = 0x13000005
+    INPUT_FLOW_NOT_CONFIGURED = 0x13000006
+    OUTPUT_FLOW_NOT_CONFIGURED = 0x13000007
+    INPUT_REFUSED = 0x13000008
+    SIZE_UNKNOWN = 0x1300000C
+    RANGE_CONVERT_UNKNOWN = 0x1300000D
+    HPOC_UNKNOWN = 0x1300000E
+    DOWNLOAD_FAILED = 0x1300000F
+    BAD_FLOW_ID = 0x13000015
+    OUTPUT_TIMEOUT = 0x1300001D
+    INPUT_TIMEOUT = 0x13000022
+    BAD_QUEUE_SIZE = 0x13000024
+    DEQUEUE_INPUT_TIMEOUT = 0x13000027
+    DEQUEUE_OUTPUT_TIMEOUT = 0x13000028
+    DFP_CANNOT_BE_OPENED = 0x13020000
+    DFP_READ_ERROR = 0x13020001
+    DFP_BAD_CONTENT = 0x13020002
+    DFP_VERSION_REFUSED = 0x13020003
+    TRANSPORT_OPEN_FAILED = 0x14000000
+    NOT_ENOUGH_CHIPS = 0x14000003
+    IOCTL_FAILED = 0x15000002
 
-    def __new__(cls, value: int, label: str) -> Self:
-        member = int.__new__(cls, value)
-        member._value_ = value
-        member.label = label
-        return member
+    @property
+    def label(self) -> str:
+        """The status in words."""
+        return _LABELS.get(self, self.name.replace("_", " ").lower())
 
-    OK = 0x00000000, "ok"
-    GENERIC_FAILURE = 0x00000001, "generic failure"
-    BAD_ARGUMENT = 0x00000002, "bad argument"
-    ADMIN_TIMEOUT = 0x00000005, "admin timeout"
-    NULL_POINTER = 0x0000000A, "null pointer"
-    BAD_MODEL_ID = 0x11000000, "bad model id"
-    CONTEXT_NOT_OPEN = 0x11000001, "context not open"
-    NOTHING_DOWNLOADED = 0x11000002, "nothing downloaded"
-    CONTEXT_ON_OTHER_GROUP = 0x11000003, "context bound to other group"
-    BAD_GROUP_ID = 0x12000000, "bad group id"
-    FIRMWARE_TOO_OLD = 0x12000001, "firmware too old"
-    GROUP_IN_USE = 0x12000002, "group in use"
-    LOCK_FILE_UNUSABLE = 0x12000003, "lock file cannot be opened"
-    BAD_ENGINE = 0x13000002, "bad engine or buffer"
-    BAD_COMMAND = 0x13000005, "bad command"
-    INPUT_FLOW_NOT_CONFIGURED = 0x13000006, "input flow not configured"
-    OUTPUT_FLOW_NOT_CONFIGURED = 0x13000007, "output flow not configured"
-    INPUT_REFUSED = 0x13000008, "input shape or format refused"
-    SIZE_UNKNOWN = 0x1300000C, "size unknown"
-    RANGE_CONVERT_UNKNOWN = 0x1300000D, "range convert unknown"
-    HPOC_UNKNOWN = 0x1300000E, "hpoc unknown"
-    DOWNLOAD_FAILED = 0x1300000F, "download failed"
-    BAD_FLOW_ID = 0x13000015, "bad flow id"
-    OUTPUT_TIMEOUT = 0x1300001D, "output timeout"
-    INPUT_TIMEOUT = 0x13000022, "input timeout (queue full)"
-    BAD_QUEUE_SIZE = 0x13000024, "bad queue size"
-    DEQUEUE_INPUT_TIMEOUT = 0x13000027, "dequeue input buffer timeout"
-    DEQUEUE_OUTPUT_TIMEOUT = 0x13000028, "dequeue output buffer timeout"
-    DFP_CANNOT_BE_OPENED = 0x13020000, "DFP cannot be opened"
-    DFP_READ_ERROR = 0x13020001, "DFP read error"
-    DFP_BAD_CONTENT = 0x13020002, "DFP bad content"
-    DFP_VERSION_REFUSED = 0x13020003, "DFP version not accepted"
-    TRANSPORT_OPEN_FAILED = 0x14000000, "transport open failed"
-    NOT_ENOUGH_CHIPS = 0x14000003, "not enough chips"
-    IOCTL_FAILED = 0x15000002, "ioctl failed"
+
+_LABELS: Final = MappingProxyType(
+    {
+        Status.CONTEXT_ON_OTHER_GROUP: "context bound to other group",
+        Status.LOCK_FILE_UNUSABLE: "lock file cannot be opened",
+        Status.BAD_ENGINE: "bad engine or buffer",
+        Status.INPUT_REFUSED: "input shape or format refused",
+        Status.INPUT_TIMEOUT: "input timeout (queue full)",
+        Status.DEQUEUE_INPUT_TIMEOUT: "dequeue input buffer timeout",
+        Status.DEQUEUE_OUTPUT_TIMEOUT: "dequeue output buffer timeout",
+        Status.DFP_CANNOT_BE_OPENED: "DFP cannot be opened",
+        Status.DFP_READ_ERROR: "DFP read error",
+        Status.DFP_BAD_CONTENT: "DFP bad content",
+        Status.DFP_VERSION_REFUSED: "DFP version not accepted",
+    }
+)
+"""Where the name alone does not say it."""
+
+_KNOWN: Final = MappingProxyType({int(status): status for status in Status})
 
 
 def status_name(status: int) -> str:
     """Return a status for people: its label and its number, `output timeout (0x1300001D)`."""
-    label = _LABELS.get(status, "unknown status")
+    label = _KNOWN[status].label if status in _KNOWN else "unknown status"
     return f"{label} (0x{status:08X})"
-
-
-_LABELS: Final[dict[int, str]] = {int(status): status.label for status in Status}

@@ -11,7 +11,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 from .board import Context, Group, Load
-from .constants import CONTEXTS, FLOWS, GROUP_CONFIGS, QUEUE_SIZES, TIMEOUT_LIMIT_MS, DownloadType, Status
+from .constants import (
+    CONTEXTS,
+    FLOWS,
+    GROUP_CONFIGS,
+    HALVES_CONFIG,
+    QUEUE_SIZES,
+    TIMEOUT_LIMIT_MS,
+    DownloadType,
+    Status,
+)
 from .flow import Flow
 from .lane import Activity, Lane
 from .rules import SimulatorFault, StatusError, check_disabled, check_idle, check_placed, check_quiet
@@ -90,11 +99,11 @@ class Core:
         group = self._group(group_id)
         if not 0 <= config < len(GROUP_CONFIGS):
             raise StatusError(Status.BAD_ARGUMENT)
-        if group.chips < GROUP_CONFIGS[config].needs:
+        if group.chips < GROUP_CONFIGS[config]:
             raise StatusError(Status.NOT_ENOUGH_CHIPS)
         check_idle(group, "memx_config_mpu_group", now)
         check_disabled(group.contexts.values(), "memx_config_mpu_group")
-        group.configured = GROUP_CONFIGS[config].chips
+        group.configured = GROUP_CONFIGS[config] // (2 if config == HALVES_CONFIG else 1)
         group.forget()
 
     def hang(self, group_id: int, now: float) -> None:

@@ -123,26 +123,29 @@ class MemxDevice(Device):
             self._streams.closing = True
             self._streams.to_write.close()
             for driver in self._drivers:
-                await driver.join(bound / 3)
+                await driver.join(bound / 4)
             self._outbox.flush()
             self._drivers = []
         self._flight.close()
         if worker is not None:
             try:
-                await worker.call(self._control.close, bound=bound / 3, what="memx_close")
+                await worker.call(self._control.close, bound=bound / 4, what="memx_close")
             except DeviceError as error:
                 _log.warning("memx group %d was not closed in order: %s", self._group, error)
-            await worker.close(bound=bound / 3)
+            await worker.close(bound=bound / 4)
         if self._lock is not None:
             self._lock.release()
 
     async def _call(self, job: Callable[[], Coroutine[Any, Any, T]], what: str) -> T:
-        assert self._worker is not None, "checked: the device is open"
+        if self._worker is None:
+            raise DeviceLost("the device is being closed", family="memx")
         try:
-            return await self._worker.call(job, bound=BIND_BOUND, what=what)
+            result = await self._worker.call(job, bound=BIND_BOUND, what=what)
         except (DeviceHung, DeviceLost) as error:
             self._flight.lose(error)
             raise
+        self._flight.check()  # it may have been closed meanwhile
+        return result
 
     def _ended(self, error: BaseException | None) -> None:
         if error is None:

@@ -71,7 +71,7 @@ class Libmemx(ABC):
 
     @abstractmethod
     async def memx_config_mpu_group(self, group_id: int, mpu_group_config: int) -> int:
-        """Choose how many chips work on one model: an index of GROUP_CONFIGS."""
+        """Choose how many chips work on one model: a number of GROUP_CONFIGS."""
 
     @abstractmethod
     async def memx_set_ifmap_queue_size(self, model_id: int, size: int) -> int:

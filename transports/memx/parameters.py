@@ -58,9 +58,9 @@ class SimulatedMx3:
         """Return a network's latency and interval in seconds; None is replaced by the default."""
         if latency is None:
             latency = self.latency_ms / 1e3
-            if interval is None and self.interval_ms is not None:
-                interval = self.interval_ms / 1e3
-        return latency, latency / self.depth if interval is None else interval
+        if interval is None:
+            interval = latency / self.depth if self.interval_ms is None else self.interval_ms / 1e3
+        return latency, interval
 
     def download_seconds(self, weights: int, kind: DownloadType) -> float:
         """Return how long a download of that kind takes, for a file with `weights` bytes of weights."""

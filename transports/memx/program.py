@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, final
 
-from repertory.models.dfp import Dfp, DfpNetwork, with_twin
+from repertory.models.dfp import Dfp, DfpNetwork
 from repertory.models.errors import ArtifactError, UnknownModel
 from repertory.models.formats import convertible
-from repertory.models.onnx_model import read_specs
+from repertory.models.pack import attach_twin
 from repertory.models.port import Port
 from repertory.models.program import Artifact, Program
-from repertory.models.twin import VERSION, Twin, TwinNetwork
 
 __all__ = ["GENERATION", "Loadable", "Ports", "loadable", "prepare_dfp"]
 
@@ -107,18 +106,7 @@ def _with_twin(artifact: Artifact, dfp: Dfp) -> bytes:
         if dfp.twin is None:
             raise ArtifactError(f"{artifact.name} carries no twin: a simulator needs twin= (an ONNX file)")
         return artifact.data
-    if len(dfp.models) != 1:
-        raise ArtifactError(
-            f"{artifact.name} holds {len(dfp.models)} networks: one ONNX file is no twin of it"
-        )
-    graph = read_specs(artifact.twin, dfp.models[0])
-    twin = TwinNetwork(
-        name=dfp.models[0],
-        onnx=artifact.twin,
-        inputs=[spec.name for spec in graph.inputs],
-        outputs=[spec.name for spec in graph.outputs],
-    )
-    return with_twin(artifact.data, Twin(VERSION, [twin]))
+    return attach_twin(artifact.data, artifact.twin, network=artifact.network)
 
 
 def _together(artifact: Artifact, dfp: Dfp) -> list[DfpNetwork]:

@@ -1,4 +1,7 @@
-"""What the simulated libmemx refuses by a status, and what code above it must never do."""
+"""What the simulated libmemx refuses by a status, and what code above it must never do.
+
+On a hung group nobody is accused: nothing moves there, and who tries to start anew waits for ever.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,8 @@ class StatusError(Exception):
 
 def check_quiet(context: Context, call: str) -> None:
     """A context is freed or bound anew only with none of its frames in flight."""
+    if context.group.hung:
+        return
     if context.in_flight():
         raise SimulatorFault(f"{call}: {_name(context)} has a transfer in flight")
     if context.group.loading is context:
@@ -45,12 +50,14 @@ def check_idle(group: Group, call: str, now: float) -> None:
 def check_disabled(contexts: Iterable[Context], call: str) -> None:
     """A context whose program goes from the chips is disabled before."""
     for context in contexts:
-        if context.load is not None and context.enabled:
+        if context.load is not None and context.enabled and not context.group.hung:
             raise SimulatorFault(f"{call}: {_name(context)} is enabled, and its program would be gone")
 
 
 def check_placed(context: Context, call: str) -> None:
     """A context runs only while its group holds its program, weights and model, whole."""
+    if context.group.hung:
+        return
     if context.load is not None and context.group.loading is not None:
         raise SimulatorFault(f"{call}: {_name(context)} would run during a download to its group")
     if why := context.misplaced():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast, final
@@ -30,6 +31,7 @@ M = TypeVar("M", bound=Callable[..., Coroutine[Any, Any, Any]])
 _KINDS = DownloadType.WEIGHTS_AND_MODEL | DownloadType.FROM_BUFFER
 
 
+@final
 class Call(NamedTuple):
     """One call that returned."""
 
@@ -291,8 +293,8 @@ def _content(file_path: bytes, kind: DownloadType) -> bytes:
     if kind & DownloadType.FROM_BUFFER:
         return file_path
     try:
-        return Path(file_path.decode()).read_bytes()
-    except OSError as error:
+        return Path(os.fsdecode(file_path)).read_bytes()
+    except (OSError, ValueError) as error:
         raise StatusError(Status.DFP_CANNOT_BE_OPENED) from error
 
 

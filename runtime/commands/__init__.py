@@ -1,0 +1,1 @@
+"""The commands of `repertory`, one module each."""

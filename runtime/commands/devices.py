@@ -1,0 +1,70 @@
+"""`repertory devices`: what this machine has."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, final
+
+from repertory.models.errors import RepertoryError
+from repertory.transports.families import schemes
+from repertory.transports.memx.connect import survey
+
+from .command import Command, printed
+
+__all__ = ["Devices"]
+
+
+@final
+class Devices(Command):
+    """Show which devices this machine has, family by family, and what is missing for the others.
+
+    Asking for MX3 groups loads the vendor's library, which looks at the device nodes; nothing is opened.
+    """
+
+    name = "devices"
+    summary = "show which devices this machine has"
+
+    def arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--library", help="path of libmemx; the loader's search path without it")
+        parser.add_argument("--json", action="store_true", help="print JSON")
+
+    def run(self, options: argparse.Namespace) -> None:
+        facts: dict[str, Any] = {
+            "cpu": _cpu(),
+            "memx": _memx(options.library),
+            "addresses": [f"{scheme}://" for scheme in schemes()],
+        }
+        printed(facts, _text(facts), json=options.json)
+
+
+def _cpu() -> dict[str, Any]:
+    try:
+        runtime = version("onnxruntime")
+    except PackageNotFoundError:
+        return {"available": False, "reason": 'onnxruntime is missing: pip install "repertory[onnx]"'}
+    return {"available": True, "address": "cpu://", "onnxruntime": runtime, "cores": os.cpu_count()}
+
+
+def _memx(library: str | None) -> dict[str, Any]:
+    try:
+        return {"available": True, **survey(library)}
+    except RepertoryError as error:
+        return {"available": False, "reason": str(error)}
+
+
+def _text(facts: dict[str, Any]) -> Iterator[str]:
+    for family in ("cpu", "memx"):
+        found = facts[family]
+        if not found["available"]:
+            yield f"{family}: none: {found['reason']}"
+            continue
+        details = ", ".join(
+            f"{key} {value}" for key, value in found.items() if key not in {"available", "groups"}
+        )
+        yield f"{family}: {details}"
+        for group in found.get("groups", ()):
+            yield f"  {group['address']}: {group['chips']} chips"
+    yield f"addresses begin with {', '.join(facts['addresses'])}"

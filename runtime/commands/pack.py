@@ -1,0 +1,107 @@
+"""`repertory pack`: model files for simulated devices."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import final
+
+from repertory.models.dfp import Dfp
+from repertory.models.errors import ArtifactError, ConfigError
+from repertory.models.formats import PortFormat
+from repertory.models.pack import pack_memx
+
+from .command import Command, printed
+from .inspect import dfp_facts, dfp_text
+
+__all__ = ["Pack"]
+
+
+@final
+class Pack(Command):
+    """Write a model file that simulated devices run, from ONNX graphs.
+
+    This is no compiler. The file describes the ports that a compiled model would have and carries the ONNX
+    graph for the simulator to compute; there is no code for a chip in it, it is marked as a simulation
+    twin, and real hardware refuses it. For hardware, use the vendor's compiler.
+
+    A device port has one fixed shape: where the graph's input is open, give --shape. The batch is 1: a
+    frame is one item of the batch.
+
+    example: repertory pack pnet.onnx --family memx --shape input_1=1,352,272,3 -o pnet.dfp
+    """
+
+    name = "pack"
+    summary = "make a model file for a simulated device (no compiler)"
+
+    def arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "model", nargs="+", type=Path, help="ONNX files; several make one DFP of several networks"
+        )
+        parser.add_argument("-o", "--output", type=Path, required=True, help="the file to write")
+        parser.add_argument("--family", choices=["memx"], default="memx", help="whose format (memx: DFP)")
+        parser.add_argument(
+            "--shape", action="append", default=[], metavar="NAME=1,H,W,C", help="an input's fixed shape"
+        )
+        parser.add_argument(
+            "--layout",
+            action="append",
+            default=[],
+            metavar="NAME=NHWC",
+            help="a tensor's axes, if guessed wrong",
+        )
+        parser.add_argument("--chips", type=int, default=4, help="chips of the device group (default 4)")
+        parser.add_argument(
+            "--co-map",
+            action="store_true",
+            help="several networks are resident together, with no swap between",
+        )
+        parser.add_argument("--latency-ms", type=float, help="simulated latency of a frame")
+        parser.add_argument("--interval-ms", type=float, help="simulated time between two frames")
+        parser.add_argument("--json", action="store_true", help="print facts about the file as JSON")
+
+    def run(self, options: argparse.Namespace) -> None:
+        data = pack_memx(
+            [(path.stem, _read(path)) for path in options.model],
+            shapes={name: _extents(name, text) for name, text in _pairs(options.shape)},
+            layouts=dict(_pairs(options.layout)),
+            chips=options.chips,
+            co_map=options.co_map,
+            port_format=PortFormat.FLOAT32,
+            latency=_seconds(options.latency_ms),
+            interval=_seconds(options.interval_ms),
+        )
+        try:
+            options.output.write_bytes(data)
+        except OSError as error:
+            raise ConfigError(f"{options.output}: {error.strerror}") from error
+        facts = dfp_facts(str(options.output), len(data), Dfp.read(data))
+        printed(facts, dfp_text(facts), json=options.json)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ArtifactError(f"{path}: {error.strerror}") from error
+
+
+def _pairs(texts: list[str]) -> list[tuple[str, str]]:
+    pairs: list[tuple[str, str]] = []
+    for text in texts:
+        name, separator, value = text.rpartition("=")
+        if not separator or not name:
+            raise ConfigError(f"{text!r}: NAME=VALUE is wanted")
+        pairs.append((name, value))
+    return pairs
+
+
+def _extents(name: str, text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(extent) for extent in text.split(","))
+    except ValueError:
+        raise ConfigError(f"--shape {name}={text}: whole numbers with commas are wanted") from None
+
+
+def _seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000

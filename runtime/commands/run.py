@@ -1,0 +1,154 @@
+"""`repertory run`: serve models from the command line, and see how fast they are."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, final
+
+import anyio
+import numpy as np
+
+from repertory.models.errors import ConfigError
+from repertory.models.spec import Array
+from repertory.runtime.model import Model
+from repertory.runtime.runtime import Runtime, open_runtime
+from repertory.runtime.statistics import Statistics
+
+from .command import Command, Step, one_error, printed, progress, table
+
+__all__ = ["Run", "statistics_text"]
+
+
+@final
+class Run(Command):
+    """Open devices, load models, and run each of them COUNT times, CONCURRENCY at once.
+
+    SOURCE is a configuration (.toml) with its devices and models, or model files for the devices that
+    --device names. Inputs are random numbers of a fixed seed unless --input gives a .npy file; answers of a
+    single model go to .npy files with --save.
+
+    Examples:
+      repertory run board.toml --count 1000
+      repertory run rnet.dfp onet.dfp --device sim+memx://0 --json
+    """
+
+    name = "run"
+    summary = "run models on devices and print what happened"
+
+    def arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("source", nargs="+", type=Path, help="a .toml file, or model files")
+        parser.add_argument("--device", action="append", help="an address; may be given several times")
+        parser.add_argument("--count", type=int, default=100, help="requests a model (default 100)")
+        parser.add_argument("--concurrency", type=int, default=8, help="requests at once a model (default 8)")
+        parser.add_argument("--timeout", type=float, help="seconds that a request may take")
+        parser.add_argument(
+            "--input", action="append", default=[], metavar="NAME=FILE.npy", help="an input by its name"
+        )
+        parser.add_argument(
+            "--save", type=Path, metavar="DIR", help="where the last answers go, as .npy files"
+        )
+        parser.add_argument("--json", action="store_true", help="print statistics as JSON")
+
+    def run(self, options: argparse.Namespace) -> None:
+        if options.count < 1 or options.concurrency < 1:
+            raise ConfigError("--count and --concurrency are at least 1")
+        with one_error():
+            statistics = anyio.run(_serve, options)
+        printed(statistics, statistics_text(statistics), json=options.json)
+
+
+async def _serve(options: argparse.Namespace) -> Statistics:
+    inputs = dict(_read_input(text) for text in options.input)
+    async with _opened(options.source, options.device) as rt:
+        models = await _loaded(rt, options.source)
+        with progress("requests", options.count * len(models)) as step:
+            async with anyio.create_task_group() as tasks:
+                for model in models:
+                    tasks.start_soon(_load, model, inputs, options, step)
+        return rt.statistics()
+
+
+def _opened(sources: Sequence[Path], devices: list[str] | None) -> Runtime:
+    if sources[0].suffix == ".toml":
+        if len(sources) > 1 or devices:
+            raise ConfigError("a .toml file stands alone: it names its devices and models itself")
+        return open_runtime(sources[0])
+    if not devices:
+        raise ConfigError("model files need --device, such as --device sim+memx://0")
+    return open_runtime(devices)
+
+
+async def _loaded(rt: Runtime, sources: Sequence[Path]) -> list[Model]:
+    if sources[0].suffix == ".toml":
+        return rt.models()
+    return [await rt.load(source) for source in sources]
+
+
+async def _load(model: Model, inputs: dict[str, Array], options: argparse.Namespace, step: Step) -> None:
+    """Put `count` requests on a model, at most `concurrency` at a time."""
+    tensors = _tensors(model, inputs)
+    answers: dict[str, Any] = {}
+    rest = iter(range(options.count))
+
+    async def caller() -> None:
+        for _ in rest:
+            answers["last"] = await model.infer(tensors, timeout=options.timeout)
+            step()
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(options.concurrency):
+            tasks.start_soon(caller)
+    if options.save is not None:
+        await anyio.Path(options.save).mkdir(parents=True, exist_ok=True)
+        _save(model, answers["last"], options.save)
+
+
+def _tensors(model: Model, inputs: dict[str, Array]) -> dict[str, Array]:
+    rng = np.random.default_rng(0)
+    tensors: dict[str, Array] = {}
+    for spec in model.inputs:
+        shape = [dim if isinstance(dim, int) else 1 for dim in spec.shape]
+        noise = rng.integers(0, 256, shape) if spec.dtype.kind in "iu" else rng.standard_normal(shape)
+        tensors[spec.name] = inputs.get(spec.name, noise.astype(spec.dtype))
+    return tensors
+
+
+def _save(model: Model, answer: Any, folder: Path) -> None:
+    outputs = answer if isinstance(answer, dict) else {model.outputs[0].name: answer}
+    for name, array in outputs.items():
+        np.save(folder / f"{model.name}.{name.replace('/', '_')}.npy", array)
+
+
+def _read_input(text: str) -> tuple[str, Array]:
+    name, separator, path = text.partition("=")
+    if not separator:
+        raise ConfigError(f"--input {text}: NAME=FILE.npy is wanted")
+    try:
+        array: Array = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"--input {text}: {error}") from error
+    return name, array
+
+
+def statistics_text(statistics: Statistics) -> Iterator[str]:
+    """Say statistics to a person."""
+    yield from table(
+        ("model", "calls", "p50 ms", "p99 ms", "swaps", "failed"),
+        (
+            (name, m.answered, _ms(m.p50), _ms(m.p99), m.swaps, m.failed + m.expired)
+            for name, m in statistics.models.items()
+        ),
+    )
+    yield ""
+    for name, group in statistics.groups.items():
+        what = "simulated" if group.simulated else "real"
+        yield (
+            f"{name} ({what} {group.family}): {group.completed} frames, {group.swaps} swaps in"
+            f" {group.swap_seconds:.3f} s, busy {group.busy_seconds:.3f} s"
+        )
+
+
+def _ms(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1000:.2f}"

@@ -1,0 +1,101 @@
+"""The demonstration itself: load three networks on one device, send photographs, remember what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import anyio
+
+from repertory.models.pack import pack_memx
+from repertory.runtime.model import Model
+from repertory.runtime.runtime import Runtime, open_runtime
+from repertory.runtime.statistics import Statistics
+from repertory.runtime.timeline import Span
+
+from .boxes import Floats
+from .canvas import CANVAS
+from .cascade import Face, Pixels, find_faces
+from .photos import FACES, NETWORKS, network, photo
+
+__all__ = ["Found", "run"]
+
+SPANS = 100_000
+"""Spans that are kept for the timeline."""
+
+_PACES = {"pnet": (0.006, 0.003), "rnet": (0.0008, 0.0002), "onet": (0.0015, 0.0005)}
+"""Simulated latency and interval in seconds: of the order of such networks on four chips."""
+
+
+@final
+@dataclass(slots=True)
+class Found:
+    """What a run of the demonstration gave.
+
+    Attributes:
+        photos: by name.
+        faces: by the photo's name, the surest first.
+        statistics: of the runtime, at the end.
+        spans: what each group did.
+    """
+
+    photos: dict[str, Pixels]
+    faces: dict[str, list[Face]]
+    statistics: Statistics | None = None
+    spans: dict[str, list[Span]] = field(default_factory=dict[str, list[Span]])
+
+
+@final
+class _Served:
+    """The cascade's three networks as models of a runtime."""
+
+    def __init__(self, models: dict[str, Model]) -> None:
+        self._pnet, self._rnet, self._onet = (models[name] for name in NETWORKS)
+
+    async def pnet(self, canvas: Floats, /) -> tuple[Floats, Floats]:
+        answer = await self._pnet.infer(canvas)
+        return answer["conv2d_4"], answer["softmax"]
+
+    async def rnet(self, crop: Floats, /) -> tuple[Floats, Floats]:
+        answer = await self._rnet.infer(crop)
+        return answer["dense_2"], answer["softmax_1"]
+
+    async def onet(self, crop: Floats, /) -> tuple[Floats, Floats, Floats]:
+        answer = await self._onet.infer(crop)
+        return answer["dense_5"], answer["dense_6"], answer["softmax_2"]
+
+
+async def run(device: str, step: Callable[[], None] = lambda: None) -> Found:
+    """Find the faces in all photographs at once, on one device.
+
+    Args:
+        device: its address.
+        step: called when a photograph is done.
+
+    Raises:
+        ExceptionGroup: of what the runtime raised.
+    """
+    found = Found({name: photo(name) for name in FACES}, {})
+    async with open_runtime([device], spans=SPANS) as rt:
+        nets = _Served({name: await _load(rt, name, device) for name in NETWORKS})
+
+        async def look(name: str) -> None:
+            found.faces[name] = await find_faces(found.photos[name], nets)
+            step()
+
+        async with anyio.create_task_group() as tasks:
+            for name in found.photos:
+                tasks.start_soon(look, name)
+        found.statistics, found.spans = rt.statistics(), rt.timeline()
+    return found
+
+
+async def _load(rt: Runtime, name: str, device: str) -> Model:
+    """Load a network: for an MX3 it is packed first."""
+    data = network(name)
+    if "memx://" in device:
+        latency, interval = _PACES[name]
+        shapes: dict[str, Any] = {"input_1": (1, CANVAS[1], CANVAS[0], 3)} if name == "pnet" else {}
+        data = pack_memx([(name, data)], shapes=shapes, latency=latency, interval=interval)
+    return await rt.load(data, name=name)
