@@ -10,7 +10,7 @@ from typing import final
 
 from repertory.transports.frame import Frame
 
-__all__ = ["Backlog"]
+__all__ = ["SLACK", "Backlog"]
 
 SLACK = 64
 """Settled frames that may linger in a lane before it is swept."""

@@ -32,7 +32,18 @@ from .context import ModelContext
 from .mailbox import Mailbox
 from .policy import Bind, Decision, Entry, Grant, GroupState, Policy, Wait
 
-__all__ = ["DeviceGroup", "Evict", "GroupObserver", "GroupOrder", "MakeResident", "Probe"]
+__all__ = [
+    "CLOSE_BOUND",
+    "MAX_BARREN",
+    "STALL_FACTOR",
+    "DeviceGroup",
+    "Evict",
+    "GroupObserver",
+    "GroupOrder",
+    "MakeResident",
+    "Probe",
+    "Tenant",
+]
 
 CLOSE_BOUND = 5.0
 """Seconds that closing a device may take."""
@@ -88,7 +99,7 @@ class GroupObserver(ABC):
         """A program was made resident."""
 
     @abstractmethod
-    def finished(self, group: DeviceGroup, frame: Frame, busy: float, now: float) -> None:
+    def finished(self, group: DeviceGroup, completion: Completion, now: float) -> None:
         """A started frame completed on the device."""
 
     @abstractmethod
@@ -512,7 +523,7 @@ class DeviceGroup(Actor[GroupOrder]):
                 self.busy += completion.busy
                 tenant.entry.service = _blend(tenant.entry.service, completion.busy)
             if watched:
-                self._observer.finished(self, frame, completion.busy, now)
+                self._observer.finished(self, completion, now)
         self.completed += len(completions)
         if self._grant is not None or (self._draining and not state.in_flight):
             self._wake()

@@ -14,10 +14,12 @@ __all__ = ["Mailbox", "MailboxClosed", "MailboxFull", "MailboxStatistics"]
 M = TypeVar("M")
 
 
+@final
 class MailboxClosed(Exception):
     """No message is accepted any more, or none will come."""
 
 
+@final
 class MailboxFull(Exception):
     """The mailbox holds as many messages as it may; nothing was accepted."""
 

@@ -32,7 +32,8 @@ class Quantisation:
         """Round half to even and saturate to the range of `dtype`."""
         info = np.iinfo(dtype)
         stored = np.rint(real / np.float32(self.scale)) + self.zero_point
-        return np.clip(stored, info.min, info.max).astype(dtype)
+        saturated: Array = np.clip(stored, info.min, info.max)
+        return saturated.astype(dtype)
 
     def dequantise(self, stored: Array) -> Array:
         """Return float32."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, final
+from typing import Any, cast, final
 
 import anyio
 import numpy as np
@@ -147,9 +147,8 @@ class Model:
         if type(inputs) is np.ndarray and inputs.shape == self._shape and inputs.dtype == self._dtype:
             return (inputs,)
         try:
-            if self._only is not None and not isinstance(inputs, Mapping):
-                return (self._only.check(inputs),)
-            return self._by_name(inputs)
+            named = isinstance(inputs, Mapping)
+            return self._by_name(inputs) if named or self._only is None else (self._only.check(inputs),)
         except InvalidInput as error:
             self._context.refused["invalid"] += 1
             raise InvalidInput(f"{self.name}: {error}") from None
@@ -158,7 +157,7 @@ class Model:
         names = [spec.name for spec in self._inputs]
         if not isinstance(inputs, Mapping):
             raise InvalidInput(f"a {type(inputs).__name__} came, a mapping with {names} is wanted")
-        given: dict[object, object] = dict(inputs)
+        given: dict[object, object] = dict(cast("Mapping[object, object]", inputs))
         if given.keys() != set(names):
             raise InvalidInput(f"inputs {sorted(map(str, given))} came, {names} are wanted")
         return tuple(spec.check(given[spec.name]) for spec in self._inputs)

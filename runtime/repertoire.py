@@ -32,7 +32,7 @@ from .fleet import Fleet, Station
 from .model import Model
 from .telemetry import Telemetry
 
-__all__ = ["InService", "LoadOptions", "Repertoire"]
+__all__ = ["READ_BOUND", "InService", "LoadOptions", "Repertoire"]
 
 T = TypeVar("T")
 

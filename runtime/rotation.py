@@ -30,7 +30,7 @@ class Rotation(Policy):
         if not ready:
             return Wait("nothing waits")
         turn = state.turn
-        if turn in ready and turn is not None and turn.program.key in state.residents:
+        if turn is not None and turn in ready and turn.program.key in state.residents:
             if len(ready) == 1:
                 return Grant(turn, turn.context.waiting, "nobody else waits")
             left = self._left(state, turn)

@@ -12,13 +12,13 @@ import anyio
 from repertory.actors.group import DeviceGroup, GroupObserver
 from repertory.actors.policy import Bind, Decision, Grant
 from repertory.models.program import Program
-from repertory.transports.frame import Frame
+from repertory.transports.device import Completion
 from repertory.transports.loop import Loop
 
 from .statistics import Decided, Event
 from .timeline import Span
 
-__all__ = ["Events", "Telemetry"]
+__all__ = ["DECISIONS", "EVENTS", "Events", "Telemetry"]
 
 DECISIONS = 256
 """Decisions that `explain` tells of: the last ones."""
@@ -118,11 +118,13 @@ class Telemetry(GroupObserver):
         self._keep_span(name, Span("swap", program.name, began, ended))
         self.emit("swapped", group=name, model=program.name, detail=f"{ended - began:.6f}")
 
-    def finished(self, group: DeviceGroup, frame: Frame, busy: float, now: float) -> None:
+    def finished(self, group: DeviceGroup, completion: Completion, now: float) -> None:
+        frame, name = completion.frame, group.name
+        model = frame.network.name
         if frame.started is not None:
-            model, computing = frame.network.name, max(frame.started, now - busy)
-            self._keep_span(group.name, Span("transfer", model, frame.started, computing))
-            self._keep_span(group.name, Span("compute", model, computing, now))
+            moved = frame.started + completion.transfer
+            self._keep_span(name, Span("transfer", model, frame.started, moved))
+        self._keep_span(name, Span("compute", model, now - completion.busy, now))
 
     def opened(self, group: DeviceGroup) -> None:
         capabilities = group.device.capabilities

@@ -41,7 +41,7 @@ HEAVY = frozenset(
 BACKENDS = frozenset({"asyncio", "sniffio", "trio", "uvloop"})
 SEAM = ("transports/loop.py", "transports/_asyncio.py", "transports/_trio.py", "transports/virtual.py")
 CLOCK = "transports/real.py"
-TALKERS = ("runtime/cli", "runtime/demo/")
+TALKERS = ("runtime/cli", "runtime/commands/")
 EXEMPT_BASES = ("Enum", "Flag", "IntEnum", "IntFlag", "StrEnum")
 
 

@@ -70,6 +70,7 @@ class Completion(msgspec.Struct, frozen=True):
         release: gives lent outputs back to the device; None where the arrays are the frame's own.
         error: why, where `fate` is not DONE.
         busy: seconds of the device's time that the frame took, as well as the driver can tell.
+        transfer: seconds that moving its inputs to the device took, likewise.
     """
 
     frame: Frame
@@ -78,6 +79,7 @@ class Completion(msgspec.Struct, frozen=True):
     release: Callable[[], None] | None = None
     error: DeviceError | None = None
     busy: float = 0.0
+    transfer: float = 0.0
 
 
 @final

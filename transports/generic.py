@@ -12,7 +12,7 @@ from .null import NullDevice
 from .simulated import SimulatedDevice, SimulatedOptions
 from .world import World
 
-__all__ = ["null", "simulated"]
+__all__ = ["NullOptions", "null", "simulated"]
 
 
 @final

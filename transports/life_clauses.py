@@ -81,8 +81,10 @@ async def _probe(trial: Trial) -> None:
 async def _close_in_flight(trial: Trial) -> None:
     """When a close returns, every frame in flight has its completion, and nothing is called any more."""
     program, residency = await trial.open_bound()
-    frames = trial.frames(program, residency.window)
-    trial.start(*frames)
+    frames = trial.frames(program, residency.window + 1)
+    trial.start(*frames[:-1])
+    await trial.land(frames[0])  # so that others are under way
+    trial.start(frames[-1])
     await trial.close()
     lost = sum(frame not in trial.landed for frame in frames)
     require(not lost, f"{lost} of {len(frames)} frames got no completion")
@@ -122,6 +124,7 @@ async def _shielded_close(trial: Trial) -> None:
     program, residency = await trial.open_bound()
     frames = trial.frames(program, residency.window)
     trial.start(*frames)
+    await checkpoint()
     with anyio.CancelScope() as scope:
         scope.cancel()
         await trial.device.close(bound=trial.subject.bound)

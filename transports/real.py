@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup
 from .loop import Slot
 from .world import Channel, ChannelClosed, Condition, Driver, DriverLoop, Outbox, World, drive
 
-__all__ = ["HAND_OVER", "RealWorld"]
+__all__ = ["HAND_OVER", "RealChannel", "RealCondition", "RealWorld"]
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from anyio.abc import TaskGroup
 from .loop import Slot
 from .world import Channel, ChannelClosed, Condition, Driver, DriverLoop, Outbox, World
 
-__all__ = ["VirtualWorld", "virtual_options"]
+__all__ = ["VirtualChannel", "VirtualCondition", "VirtualWorld", "virtual_options"]
 
 T = TypeVar("T")
 

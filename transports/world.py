@@ -39,6 +39,7 @@ def drive(coroutine: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("driver code suspended in a thread: it may await only what a World gives")
 
 
+@final
 class ChannelClosed(Exception):
     """No more items will come: a driver loop ends itself here."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, ClassVar
@@ -61,7 +61,7 @@ def table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> Iterator[st
 
 
 @contextmanager
-def progress(what: str, total: int) -> Iterator[Step]:
+def progress(what: str, total: int) -> Generator[Step]:
     """Show a bar on a terminal's stderr, where rich is installed; else nothing."""
     if not sys.stderr.isatty() or find_spec("rich") is None:
         yield lambda: None
@@ -75,7 +75,7 @@ def progress(what: str, total: int) -> Iterator[Step]:
 
 
 @contextmanager
-def one_error() -> Iterator[None]:
+def one_error() -> Generator[None]:
     """Turn a group of exceptions from concurrent requests into the first that names its fault."""
     try:
         yield

@@ -116,7 +116,8 @@ def _tensors(model: Model, inputs: dict[str, Array]) -> dict[str, Array]:
 
 
 def _save(model: Model, answer: Any, folder: Path) -> None:
-    outputs = answer if isinstance(answer, dict) else {model.outputs[0].name: answer}
+    single = isinstance(answer, np.ndarray)
+    outputs: dict[str, Array] = {model.outputs[0].name: answer} if single else answer
     for name, array in outputs.items():
         np.save(folder / f"{model.name}.{name.replace('/', '_')}.npy", array)
 

@@ -19,7 +19,7 @@ from .canvas import CANVAS
 from .cascade import Face, Pixels, find_faces
 from .photos import FACES, NETWORKS, network, photo
 
-__all__ = ["Found", "run"]
+__all__ = ["SPANS", "Found", "run"]
 
 SPANS = 100_000
 """Spans that are kept for the timeline."""

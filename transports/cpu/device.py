@@ -18,7 +18,7 @@ from repertory.transports.world import Channel, ChannelClosed, Driver, Outbox, W
 
 from .program import graph, prepare_onnx
 
-__all__ = ["CpuDevice"]
+__all__ = ["BIND_BOUND", "RESIDENTS", "STALL", "CpuDevice"]
 
 RESIDENTS = 64
 """Sessions that are kept at once."""

@@ -124,6 +124,9 @@ class MemxDevice(Device):
             self._streams.to_write.close()
             for driver in self._drivers:
                 await driver.join(bound / 4)
+            self._streams.given_up = True
+            for driver in self._drivers:
+                await driver.join(bound / 16)
             self._outbox.flush()
             self._drivers = []
         self._flight.close()
@@ -132,7 +135,7 @@ class MemxDevice(Device):
                 await worker.call(self._control.close, bound=bound / 4, what="memx_close")
             except DeviceError as error:
                 _log.warning("memx group %d was not closed in order: %s", self._group, error)
-            await worker.close(bound=bound / 4)
+            await worker.close(bound=bound / 8)
         if self._lock is not None:
             self._lock.release()
 

@@ -33,10 +33,11 @@ __all__ = ["Streams"]
 @final
 @dataclass(slots=True)
 class _Written:
-    """A frame on its way to the reader; `since` is None where it was skipped."""
+    """A frame on its way to the reader: written from `began` to `ended`, or skipped (None)."""
 
     frame: Frame
-    since: float | None
+    began: float
+    ended: float | None
 
 
 @final
@@ -48,7 +49,8 @@ class Streams:
 
     Attributes:
         model_id: the running context's; changed only while no frame is in flight.
-        closing: lets both loops end instead of waiting on.
+        closing: lets the writer skip what it has not begun; what was written is still read out.
+        given_up: lets both loops end instead of waiting on.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Streams:
     ) -> None:
         self.model_id = 0
         self.closing = False
+        self.given_up = False
         self.to_write: Channel[Frame] = world.channel()
         self._to_read: Channel[_Written] = world.channel()
         self._library = library
@@ -70,8 +73,10 @@ class Streams:
         try:
             while True:
                 frame = await self.to_write.get()
-                since = None if frame.outcome is not None or self.closing else await self._write(frame)
-                self._to_read.put(_Written(frame, since))
+                began = self._world.now()
+                skipped = frame.outcome is not None or self.closing
+                ended = None if skipped else await self._write(frame)
+                self._to_read.put(_Written(frame, began, ended))
         except ChannelClosed:
             self._to_read.close()
 
@@ -101,7 +106,7 @@ class Streams:
                     self.model_id, port.number, wire, self._timeout.milliseconds
                 )
             ) == Status.INPUT_TIMEOUT:
-                if self.closing:
+                if self.given_up:
                     raise ChannelClosed
             if status != Status.OK:
                 raise failure(status, "memx_stream_ifmap")
@@ -109,7 +114,7 @@ class Streams:
 
     async def _read(self, written: _Written) -> Completion:
         frame = written.frame
-        if written.since is None:
+        if written.ended is None:
             return _undone(frame)
         outputs: list[Array] = []
         for port in _ports(frame).outputs:
@@ -119,16 +124,17 @@ class Streams:
                     self.model_id, port.number, buffer, self._timeout.milliseconds
                 )
             ) == Status.OUTPUT_TIMEOUT:
-                if self.closing:
+                if self.given_up:
                     return _undone(frame)
             if status != Status.OK:
                 raise failure(status, "memx_stream_ofmap")
             wire = formats.decode(buffer, port.wire_shape, port.format)
             outputs.append(np.ascontiguousarray(port.from_wire(wire)))
         now = self._world.now()
-        busy = now - max(written.since, self._last_done)
+        busy = now - max(written.ended, self._last_done)
         self._last_done = now
-        return Completion(frame, Fate.DONE, tuple(outputs), busy=busy)
+        transfer = written.ended - written.began
+        return Completion(frame, Fate.DONE, tuple(outputs), busy=busy, transfer=transfer)
 
     def _encode(self, port: Port, array: Array) -> Array:
         """Return the frame's bytes: the caller's own where they lie as the wire wants them."""
