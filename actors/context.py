@@ -67,8 +67,11 @@ class Limits:
 class Server(Protocol):
     """A device group, as a context sees it."""
 
+    def ready(self, now: float, /) -> None:
+        """The backlog has ceased to be empty; the server may take from it at once."""
+
     def poke(self) -> None:
-        """Work has come."""
+        """Something else changed."""
 
     def abandon(self, frame: Frame, /) -> None:
         """Nobody waits for this started frame any more; groups that do not run it pass it over."""
@@ -174,7 +177,7 @@ class ModelContext(Receiver[ContextOrder]):
         if state.waiting == 1:
             state.ready_since = now
             for server in self._servers:
-                server.poke()
+                server.ready(now)
 
     def full(self, nbytes: int) -> bool:
         """Whether one more frame of that many bytes would not be admitted now."""
@@ -216,7 +219,7 @@ class ModelContext(Receiver[ContextOrder]):
     # -- service -----------------------------------------------------------------------------------
 
     def attach(self, server: Server) -> None:
-        """Let a group serve this context: it is poked when the backlog ceases to be empty."""
+        """Let a group serve this context: it is told when the backlog ceases to be empty."""
         self._servers.append(server)
         if self.state.waiting:
             server.poke()

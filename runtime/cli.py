@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from repertory.models.errors import ConfigError, InvalidInput, RepertoryError
+from repertory.models.errors import ConfigError, InvalidInput, NameTaken, RepertoryError
 
 from .commands.command import Command
 from .commands.demo import Demo
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command.run(options)
     except RepertoryError as error:
         print(f"repertory {command.name}: {error}", file=sys.stderr)
-        return 2 if isinstance(error, ConfigError | InvalidInput) else 1
+        return 2 if isinstance(error, ConfigError | InvalidInput | NameTaken) else 1
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # whoever read our output has gone

@@ -42,9 +42,14 @@ class Station:
     ref: ActorRef[GroupOrder]
     supervisor: Supervisor
 
+    @property
+    def dead(self) -> bool:
+        """Whether the group has ended for good."""
+        return self.ref.stopped.is_set()
+
     async def evict(self, program: Program) -> DeviceError | None:
         """Free what a program holds on the device; one that is out of service holds nothing."""
-        if self.group.error is not None or self.ref.stopped.is_set():
+        if self.group.error is not None or self.dead:
             return None
         try:
             await self.ref.ask(Evict(program))

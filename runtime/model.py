@@ -147,8 +147,9 @@ class Model:
         if type(inputs) is np.ndarray and inputs.shape == self._shape and inputs.dtype == self._dtype:
             return (inputs,)
         try:
-            named = isinstance(inputs, Mapping)
-            return self._by_name(inputs) if named or self._only is None else (self._only.check(inputs),)
+            if self._only is None or _is_mapping(inputs):
+                return self._by_name(inputs)
+            return (self._only.check(inputs),)
         except InvalidInput as error:
             self._context.refused["invalid"] += 1
             raise InvalidInput(f"{self.name}: {error}") from None
@@ -172,3 +173,7 @@ class Model:
 
     def __repr__(self) -> str:
         return f"<Model {self.name}>"
+
+
+def _is_mapping(value: object) -> bool:
+    return isinstance(value, Mapping)

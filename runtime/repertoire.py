@@ -18,6 +18,7 @@ from repertory.actors.supervisor import Supervisor
 from repertory.models.errors import (
     ArtifactError,
     ConfigError,
+    DeviceLost,
     ModelClosed,
     NameTaken,
     RepertoryError,
@@ -144,11 +145,15 @@ class Repertoire:
     def _put_in_service(
         self, name: str, network: Network, programs: Mapping[Station, Program], options: LoadOptions
     ) -> InService:
+        alive = {station: program for station, program in programs.items() if not station.dead}
+        if not alive:
+            reasons = "; ".join(f"{s.group.name}: {s.ref.error or 'stopped'}" for s in programs)
+            raise DeviceLost(f"{name}: whoever takes it is out of service for good: {reasons}", family="group")
         loop = self._world.loop
         context = ModelContext(name, network, options.limits, loop=loop, wheel=self._wheel)
         ref = self._contexts.start(lambda: context, name=f"model {name}")
         model = Model(context, loop, timeout=options.timeout, priority=options.priority)
-        for station, program in programs.items():
+        for station, program in alive.items():
             station.group.attach(context, program)
         found = self._models[name] = InService(model, context, ref)
         return found

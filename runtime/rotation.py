@@ -10,6 +10,9 @@ from repertory.models.program import Program
 __all__ = ["Rotation"]
 
 
+_NOTHING = Wait("nothing waits")
+
+
 @final
 class Rotation(Policy):
     """Gated round robin: a turn serves what waited when it began, at most `quantum` frames.
@@ -28,7 +31,7 @@ class Rotation(Policy):
     def decide(self, state: GroupState, now: float) -> Decision:
         ready = [entry for entry in state.entries if entry.context.waiting]
         if not ready:
-            return Wait("nothing waits")
+            return _NOTHING
         turn = state.turn
         if turn is not None and turn in ready and turn.program.key in state.residents:
             if len(ready) == 1:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:  # it needs the extra
 
 __all__ = ["Demo"]
 
+_SCHEMES = ("sim+memx", "cpu")
+"""Devices that compute the demonstration's networks."""
+
 
 @final
 class Demo(Command):
@@ -26,7 +29,8 @@ class Demo(Command):
 
     All photographs go through the cascade at once; every window is a request of its own, and the networks
     swap on the device. Without options the device is a simulated MX3, which computes the real networks'
-    answers. Pictures are written to --out: each photograph with its faces, and what the device did.
+    answers; cpu:// runs the same networks on this machine. Pictures are written to --out: each photograph
+    with its faces, and what the device did.
 
     Needs the extra `demo`: pip install "repertory[demo]"
     """
@@ -44,6 +48,11 @@ class Demo(Command):
         parser.add_argument("--json", action="store_true", help="print JSON")
 
     def run(self, options: argparse.Namespace) -> None:
+        if options.device.partition("://")[0] not in _SCHEMES:
+            raise ConfigError(
+                f"--device {options.device}: the demonstration's networks are not compiled for hardware;"
+                f" they run on {' and '.join(f'{scheme}://' for scheme in _SCHEMES)}"
+            )
         from repertory.runtime.demo import photos  # noqa: PLC0415  (what follows needs the extra)
 
         photos.require()
@@ -67,7 +76,7 @@ def _write_pictures(found: Found, folder: Path) -> list[Path]:
         for path, image in zip(written, images.values(), strict=True):
             image.save(path)
     except OSError as error:
-        raise ConfigError(f"--out {folder}: {error}") from error
+        raise ConfigError(f"--out {folder}: {error.strerror or error}") from error
     return written
 
 

@@ -35,14 +35,19 @@ class Inspect(Command):
 
     def run(self, options: argparse.Namespace) -> None:
         data = Artifact.read(options.file).data
-        path, size = str(options.file), len(data)
-        if options.file.suffix == ".onnx":
-            facts = _plain_facts(path, "onnx", size, read_specs(data, options.file.stem))
-        elif data[:1] == b"{":
-            facts = _plain_facts(path, "sketch", size, read_sketch(data)[0])
-        else:
-            facts = dfp_facts(path, size, Dfp.read(data))
+        try:
+            facts = _facts(options.file, data)
+        except ArtifactError as error:
+            raise ArtifactError(f"{options.file}: {error}") from error
         printed(facts, dfp_text(facts), json=options.json)
+
+
+def _facts(path: Path, data: bytes) -> dict[str, Any]:
+    if path.suffix == ".onnx":
+        return _plain_facts(str(path), "onnx", len(data), read_specs(data, path.stem))
+    if data[:1] == b"{":
+        return _plain_facts(str(path), "sketch", len(data), read_sketch(data)[0])
+    return dfp_facts(str(path), len(data), Dfp.read(data))
 
 
 def dfp_facts(path: str, size: int, dfp: Dfp) -> dict[str, Any]:

@@ -99,7 +99,7 @@ class Context:
         """Bring the lanes up to `now`, and a drain to its end; on a hung group nothing moves."""
         if self.group.hung:
             return
-        for lane in self.lanes:
+        for lane in self.load.lanes if self.load else ():
             lane.advance(now, self.activity)
         if self.activity is Activity.DRAINING and not any(lane.moving() for lane in self.lanes):
             self.activity = Activity.PAUSED

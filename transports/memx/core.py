@@ -261,7 +261,7 @@ class Core:
             raise StatusError(Status.NULL_POINTER)
         if not 0 <= timeout_ms < TIMEOUT_LIMIT_MS:
             raise StatusError(Status.BAD_ARGUMENT)
-        return Flow(context, load, *found)
+        return Flow(context, load, *found, output)
 
     def context(self, model_id: int) -> Context:
         """Return an open context."""

@@ -25,6 +25,7 @@ class Flow:
     load: Load
     lane: Lane
     port: ChipPort
+    output: bool
 
     def push(self, frame: bytes, now: float) -> bool:
         """Put a frame into an input queue, or return False where it is full."""
@@ -33,11 +34,7 @@ class Flow:
         if self.context.enabled:
             check_placed(self.context, "memx_stream_ifmap")
         self.context.advance(now)
-        ring = self.lane.inputs[self.port.number]
-        if ring.full:
-            return False
-        ring.push(frame)
-        return True
+        return self.lane.put(self.port.number, frame)
 
     def take(self, now: float) -> Inference | None:
         """Take the oldest frame of an output queue.
@@ -46,9 +43,10 @@ class Flow:
             An inference with outputs: it was taken. One without: the caller is to compute them now, and to
             call again; everybody else waits for it. None: there is nothing to take yet.
         """
-        if self._stale:
+        context = self.context
+        if context.load is not self.load:
             return None
-        self.context.advance(now)
+        context.advance(now)
         oldest = self.lane.oldest(self.port.number)
         if oldest is None or not oldest.claimed:
             if oldest is not None:
@@ -56,12 +54,15 @@ class Flow:
             return oldest
         if oldest.failure is not None:
             raise oldest.failure
-        ring = self.lane.outputs[self.port.number]
-        return ring.pop() if oldest.outputs is not None and len(ring) else None
+        return None if oldest.outputs is None else self.lane.get(self.port.number)
 
     def next_event(self) -> float:
-        """Return when the channel's context changes by itself, after the last `push` or `take`."""
-        return math.inf if self._stale else self.context.next_event()
+        """Return when a `push` or `take` that came to nothing is worth another try, with nobody's help."""
+        if self._stale or self.context.group.hung:
+            return math.inf
+        if self.output:
+            return self.lane.next_output(self.context.activity)
+        return self.context.next_event()
 
     @property
     def _stale(self) -> bool:

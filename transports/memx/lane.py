@@ -27,30 +27,37 @@ class Activity(Enum):
 
 @final
 class Ring(Generic[T]):
-    """A queue of one flow: `size` slots hold size - 1 frames."""
+    """A queue of one flow: `size` slots hold size - 1 frames.
 
-    __slots__ = ("_frames", "_limit")
+    Attributes:
+        full: whether the next frame must wait.
+        empty: whether there is none.
+    """
+
+    __slots__ = ("_frames", "_limit", "empty", "full")
 
     def __init__(self, size: int) -> None:
         self._limit = size - 1
         self._frames: deque[T] = deque()
-
-    @property
-    def full(self) -> bool:
-        """Whether the next frame must wait."""
-        return len(self._frames) >= self._limit
+        self.empty = True
+        self.full = self._limit < 1
 
     def push(self, frame: T) -> None:
         """Add the newest; the ring is not full."""
         self._frames.append(frame)
+        self.empty = False
+        self.full = len(self._frames) >= self._limit
 
     def pop(self) -> T:
         """Take the oldest; the ring is not empty."""
-        return self._frames.popleft()
+        frame = self._frames.popleft()
+        self.full = False
+        self.empty = not self._frames
+        return frame
 
     def peek(self) -> T | None:
         """Return the oldest, or None."""
-        return self._frames[0] if self._frames else None
+        return None if self.empty else self._frames[0]
 
     def __len__(self) -> int:
         return len(self._frames)
@@ -94,25 +101,58 @@ class Lane:
         self.inputs: dict[int, Ring[bytes]] = {port.number: Ring(slots[0]) for port in network.inputs}
         self.outputs: dict[int, Ring[Inference]] = {port.number: Ring(slots[1]) for port in network.outputs}
         self.pipeline: deque[Inference] = deque()
+        self._inside = tuple(self.inputs.values())
+        self._outside = tuple(self.outputs.values())
         self._depth = depth
         self._clock = now
         self._next_entry = now
+        self._activity = Activity.PAUSED
+        self._still_until = -math.inf  # until then nothing happens by itself while that is the activity
+
+    def put(self, flow_id: int, frame: bytes) -> bool:
+        """Put a frame into an input ring; False where it is full."""
+        ring = self.inputs[flow_id]
+        if ring.full:
+            return False
+        ring.push(frame)
+        self._still_until = -math.inf
+        return True
+
+    def get(self, flow_id: int) -> Inference | None:
+        """Take the oldest of an output ring, if there is one."""
+        ring = self.outputs[flow_id]
+        if ring.empty:
+            return None
+        self._still_until = -math.inf
+        return ring.pop()
 
     def advance(self, now: float, activity: Activity) -> None:
         """Do all that happens up to `now`, given that `activity` did not change since the last call."""
-        while (moment := min(self._leaves_at(activity), self._enters_at(activity))) <= now:
+        if self._clock <= now < self._still_until and activity is self._activity:
+            self._clock = now
+            return
+        while True:
+            leaves, enters = self._leaves_at(activity), self._enters_at(activity)
+            moment = leaves if leaves < enters else enters
+            if moment > now:
+                break
             self._clock = moment
-            if self._leaves_at(activity) <= moment:
+            if leaves <= moment:
                 self._leave()
             else:
                 self._enter()
-        self._clock = max(self._clock, now)
+        self._clock = now if now > self._clock else self._clock
+        self._still_until, self._activity = moment, activity
 
     def next_event(self, activity: Activity) -> float:
         """Return when something happens by itself, later than the last `advance`; `math.inf` for never."""
         done = self.pipeline[0].done if self.pipeline else math.inf
         ready = done if done > self._clock else math.inf
         return min(self._leaves_at(activity), self._enters_at(activity), ready)
+
+    def next_output(self, activity: Activity) -> float:
+        """Return when a frame next reaches the chips where they are empty, or leaves them, by itself."""
+        return self._leaves_at(activity) if self.pipeline else self._enters_at(activity)
 
     def moving(self) -> bool:
         """Whether a frame on the chips will leave them with nobody's help."""
@@ -132,17 +172,24 @@ class Lane:
         return self.pipeline[0] if self.pipeline else None
 
     def _room_outside(self) -> bool:
-        return not any(ring.full for ring in self.outputs.values())
+        for ring in self._outside:  # noqa: SIM110  (here and below: several times a frame)
+            if ring.full:
+                return False
+        return True
 
     def _leaves_at(self, activity: Activity) -> float:
         if activity is Activity.PAUSED or not self.pipeline or not self._room_outside():
             return math.inf
-        return max(self.pipeline[0].done, self._clock)
+        done = self.pipeline[0].done
+        return done if done > self._clock else self._clock
 
     def _enters_at(self, activity: Activity) -> float:
         if activity is not Activity.RUNNING or len(self.pipeline) >= self._depth:
             return math.inf
-        return max(self._next_entry, self._clock) if all(map(len, self.inputs.values())) else math.inf
+        for ring in self._inside:
+            if ring.empty:
+                return math.inf
+        return self._next_entry if self._next_entry > self._clock else self._clock
 
     def _leave(self) -> None:
         frame = self.pipeline.popleft()

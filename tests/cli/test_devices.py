@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import ctypes.util
+from pathlib import Path
+
+import pytest
+
+from .conftest import Repertory
+
+
+def test_devices_needs_no_device(repertory: Repertory) -> None:
+    done = repertory("devices", "--json")
+    assert done.code == 0
+    assert done.json.keys() == {"cpu", "memx", "addresses"}
+    assert done.json["cpu"]["available"] is True
+    assert {"cpu://", "memx://", "null://", "sim://", "sim+cpu://", "sim+memx://"} <= set(
+        done.json["addresses"]
+    )
+
+
+def test_a_library_that_is_not_there(repertory: Repertory, tmp_path: Path) -> None:
+    path = tmp_path / "libmemx.so"
+    done = repertory("devices", "--library", path, "--json")
+    assert done.code == 0
+    assert done.json["memx"]["available"] is False
+    assert str(path) in done.json["memx"]["reason"]
+
+
+def test_a_file_that_is_no_library(repertory: Repertory, tmp_path: Path) -> None:
+    path = tmp_path / "libmemx.so"
+    path.write_text("no library")
+    done = repertory("devices", "--library", path)
+    assert done.code == 0
+    assert "memx: none: " in done.out
+
+
+def test_a_library_of_somebody_else(repertory: Repertory) -> None:
+    libc = ctypes.util.find_library("c")
+    if libc is None:
+        pytest.skip("no C library is found by name")
+    reason = repertory("devices", "--library", libc, "--json").json["memx"]["reason"]
+    assert "lacks memx_trylock" in reason
+
+
+def test_a_person_reads_one_line_a_family(repertory: Repertory) -> None:
+    cpu, *_, addresses = repertory("devices").out.splitlines()
+    assert cpu.startswith("cpu: ")
+    assert addresses.startswith("addresses begin with cpu://")
