@@ -47,6 +47,11 @@ class Station:
         """Whether the group has ended for good."""
         return self.ref.stopped.is_set()
 
+    def has_place_for(self, program: Program) -> bool:
+        """Whether a program can ever be resident beside what is pinned."""
+        state = self.group.state
+        return program.key in state.pinned or len(state.pinned) < state.capacity
+
     async def evict(self, program: Program) -> DeviceError | None:
         """Free what a program holds on the device; one that is out of service holds nothing."""
         if self.group.error is not None or self.dead:

@@ -145,18 +145,28 @@ class Repertoire:
     def _put_in_service(
         self, name: str, network: Network, programs: Mapping[Station, Program], options: LoadOptions
     ) -> InService:
-        alive = {station: program for station, program in programs.items() if not station.dead}
-        if not alive:
-            reasons = "; ".join(f"{s.group.name}: {s.ref.error or 'stopped'}" for s in programs)
-            raise DeviceLost(f"{name}: whoever takes it is out of service for good: {reasons}", family="group")
+        places = self._places(name, programs)
         loop = self._world.loop
         context = ModelContext(name, network, options.limits, loop=loop, wheel=self._wheel)
         ref = self._contexts.start(lambda: context, name=f"model {name}")
         model = Model(context, loop, timeout=options.timeout, priority=options.priority)
-        for station, program in alive.items():
+        for station, program in places.items():
             station.group.attach(context, program)
         found = self._models[name] = InService(model, context, ref)
         return found
+
+    def _places(self, name: str, programs: Mapping[Station, Program]) -> dict[Station, Program]:
+        """Return the groups that can serve the model: not dead, and not full of what is pinned."""
+        alive = {station: program for station, program in programs.items() if not station.dead}
+        if not alive:
+            reasons = "; ".join(f"{s.group.name}: {s.ref.error or 'stopped'}" for s in programs)
+            raise DeviceLost(
+                f"{name}: whoever takes it is out of service for good: {reasons}", family="group"
+            )
+        places = {s: program for s, program in alive.items() if s.has_place_for(program)}
+        if not places:
+            raise ConfigError(f"{name} would never get a place beside what is pinned")
+        return places
 
     async def _first_turn(self, found: InService, options: LoadOptions) -> None:
         """Pin and warm up before the first traffic; a model that cannot is not left in service."""
@@ -199,13 +209,15 @@ class Repertoire:
         networks = {station: _chosen(artifact, program) for station, program in programs.items()}
         for network_ in networks.values():
             _check_same_ports(found.context.network, network_)
-        for station, program in programs.items():
-            before = station.group.replace(found.context, program, networks[station])
-            pinned = station.group.state.pinned
-            if before.key in pinned:
-                pinned.add(program.key)
+        if self.find(name) is not found:
+            raise UnknownModel(f"{name} was unloaded and loaded again meanwhile")
+        gone = [
+            (station, _exchange(station, found.context, program, networks[station]))
+            for station, program in programs.items()
+            if found.context in station.group.contexts
+        ]
+        for station, before in gone:
             if not station.group.uses(before):
-                pinned.discard(before.key)
                 await self._evict(station, before)
         self._telemetry.emit("replaced", model=name)
 
@@ -275,6 +287,17 @@ def _chosen(artifact: Artifact, program: Program) -> Network:
     if wanted not in networks:
         raise UnknownModel(f"{artifact.name} holds {sorted(networks)}, not {wanted!r}")
     return networks[wanted]
+
+
+def _exchange(station: Station, context: ModelContext, program: Program, network: Network) -> Program:
+    """Let a group serve a context by another program; return the one before. A pin goes over."""
+    before = station.group.replace(context, program, network)
+    pinned = station.group.state.pinned
+    if before.key in pinned:
+        pinned.add(program.key)
+    if not station.group.uses(before):
+        pinned.discard(before.key)
+    return before
 
 
 def _check_same_ports(old: Network, new: Network) -> None:

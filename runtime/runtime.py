@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self, final
+from typing import Self, TypeVar, final
 
 import anyio
 from anyio.abc import TaskGroup
@@ -17,7 +17,7 @@ from repertory.actors.context import Limits, Retune
 from repertory.actors.group import Probe
 from repertory.actors.policy import Policy
 from repertory.actors.supervisor import Supervisor
-from repertory.models.errors import ConfigError, RepertoryError, RuntimeClosed
+from repertory.models.errors import ConfigError, RepertoryError, RuntimeClosed, again
 from repertory.transports.device import Health
 from repertory.transports.real import RealWorld
 from repertory.transports.wheel import Wheel
@@ -34,6 +34,8 @@ from .telemetry import Events, Telemetry
 from .timeline import Span
 
 __all__ = ["Runtime", "open_runtime"]
+
+T = TypeVar("T")
 
 
 @final
@@ -188,7 +190,7 @@ class Runtime:
             warm=warm,
             pin=pin,
         )
-        return await self._in_service().load(source, options)
+        return await self._order(self._in_service().load(source, options))
 
     async def unload(self, name: str) -> None:
         """Take a model out of service: refuse new requests, answer those admitted, free its place.
@@ -196,7 +198,7 @@ class Runtime:
         Raises:
             UnknownModel: no such model is loaded.
         """
-        await self._in_service().unload(name)
+        await self._order(self._in_service().unload(name))
 
     async def replace(
         self,
@@ -215,7 +217,7 @@ class Runtime:
             ArtifactError: the file cannot be read, its ports differ, or a group refuses it.
             UnknownModel: no such model is loaded, or the file holds no such network.
         """
-        await self._in_service().replace(name, source, network=network, twin=twin)
+        await self._order(self._in_service().replace(name, source, network=network, twin=twin))
 
     async def pin(self, name: str) -> None:
         """Make a model resident on every group that serves it, and keep it so until it is unloaded.
@@ -224,7 +226,7 @@ class Runtime:
             UnknownModel: no such model is loaded.
             ConfigError: another model of such a group would never get a place.
         """
-        await self._in_service().pin(name)
+        await self._order(self._in_service().pin(name))
 
     async def retune(self, name: str, limits: Limits) -> None:
         """Change the bounds of a model's queue; what waits stays admitted.
@@ -232,7 +234,7 @@ class Runtime:
         Raises:
             UnknownModel: no such model is loaded.
         """
-        await self._in_service().find(name).ref.ask(Retune(limits))
+        await self._order(self._in_service().find(name).ref.ask(Retune(limits)))
 
     def model(self, name: str) -> Model:
         """Return the handle of a loaded model.
@@ -251,27 +253,42 @@ class Runtime:
             raise self._refusal()
         return self._repertoire
 
+    async def _order(self, work: Awaitable[T]) -> T:
+        """Carry out an order; what it meets while the runtime closes is that it closes."""
+        try:
+            return await work
+        except RepertoryError as error:
+            if self._refusal is not None:
+                raise self._refusal() from error
+            raise
+
+    def _looked_into(self) -> Telemetry:
+        if self._refusal is _not_open:
+            raise _not_open()
+        return self._telemetry
+
     # -- looking in --------------------------------------------------------------------------------
 
     def statistics(self) -> Statistics:
         """Return a snapshot of every model and every group."""
+        telemetry = self._looked_into()
         groups = [station.group for station in self._fleet]
         return Statistics(
             models={m.model.name: model_statistics(m.context, groups) for m in self._repertoire},
-            groups={group.name: group_statistics(group, self._telemetry) for group in groups},
+            groups={group.name: group_statistics(group, telemetry) for group in groups},
         )
 
     def explain(self) -> list[Decided]:
         """Return the last 256 decisions of the policy with their reasons, oldest first."""
-        return self._telemetry.explain()
+        return self._looked_into().explain()
 
     def events(self) -> Events:
         """Return an async iterator over events from now on; a slow reader loses the oldest ones."""
-        return self._telemetry.subscribe()
+        return self._looked_into().subscribe()
 
     def timeline(self) -> dict[str, list[Span]]:
         """Return what each group did with its time, where `open_runtime` was told to keep spans."""
-        return {name: list(spans) for name, spans in self._telemetry.spans.items()}
+        return {name: list(spans) for name, spans in self._looked_into().spans.items()}
 
     async def probe(self, group: str) -> Health:
         """Read a group's health.
@@ -280,10 +297,11 @@ class Runtime:
             ConfigError: there is no such group.
             DeviceError: it is out of service.
         """
-        if self._refusal is not None:
-            raise self._refusal()
+        self._in_service()
         (station,) = self._fleet.named([group])
-        health: Health = await station.ref.ask(Probe())
+        if station.dead and isinstance(station.ref.error, RepertoryError):
+            raise again(station.ref.error)
+        health: Health = await self._order(station.ref.ask(Probe()))
         return health
 
 

@@ -84,6 +84,7 @@ class Telemetry(GroupObserver):
         self.spans: dict[str, deque[Span]] = {}
         self._keep = spans
         self.wants_frames = spans > 0
+        self._closed = False
         self._loop = loop
         self._decisions: deque[tuple[float, str, Decision]] = deque(maxlen=DECISIONS)
         self._subscribers: weakref.WeakSet[Events] = weakref.WeakSet()
@@ -92,10 +93,13 @@ class Telemetry(GroupObserver):
         """Return a new subscription; it lasts while somebody holds it."""
         events = Events()
         self._subscribers.add(events)
+        if self._closed:
+            events.close()
         return events
 
     def close(self) -> None:
-        """End every subscription."""
+        """End every subscription, and those to come."""
+        self._closed = True
         for events in list(self._subscribers):
             events.close()
 
