@@ -54,7 +54,7 @@ class Artifact:
     """A model file as the caller gave it.
 
     Attributes:
-        name: for messages: the file's name, or `<bytes>`.
+        name: for messages, and of what has no name of its own: the file's, or what the caller calls bytes.
         data: the whole content.
         network: which network is meant where the file holds several, or None.
         twin: ONNX bytes for a simulated device whose file carries no twin, or None.
@@ -67,15 +67,20 @@ class Artifact:
 
     @classmethod
     def read(
-        cls, source: str | Path | bytes, *, network: str | None = None, twin: str | Path | bytes | None = None
+        cls,
+        source: str | Path | bytes,
+        *,
+        name: str | None = None,
+        network: str | None = None,
+        twin: str | Path | bytes | None = None,
     ) -> Artifact:
-        """Read a path, or take bytes as they are.
+        """Read a path, or take bytes as they are, which `name` names.
 
         Raises:
             ArtifactError: the path cannot be read; the message holds the reason.
         """
-        name = "<bytes>" if isinstance(source, bytes) else Path(source).name
-        return cls(name, _content(source), network, None if twin is None else _content(twin))
+        called = (name or "<bytes>") if isinstance(source, bytes) else Path(source).name
+        return cls(called, _content(source), network, None if twin is None else _content(twin))
 
 
 def _content(source: str | Path | bytes) -> bytes:

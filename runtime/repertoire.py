@@ -122,7 +122,7 @@ class Repertoire:
         if name is not None:
             self._reserve(name)
         try:
-            artifact = await self._read(source, network=options.network, twin=options.twin)
+            artifact = await self._read(source, name, network=options.network, twin=options.twin)
             programs = await self._prepare(artifact, self._fleet.named(options.groups))
             network = _chosen(artifact, next(iter(programs.values())))
             if name is None:
@@ -204,7 +204,7 @@ class Repertoire:
         """Exchange a model's file in service; see `Runtime.replace`."""
         found = self.find(name)
         stations = [station for station in self._fleet if found.context in station.group.contexts]
-        artifact = await self._read(source, network=network, twin=twin)
+        artifact = await self._read(source, name, network=network, twin=twin)
         programs = await self._prepare(artifact, stations, every=True)
         networks = {station: _chosen(artifact, program) for station, program in programs.items()}
         for network_ in networks.values():
@@ -242,9 +242,14 @@ class Repertoire:
     # -- inside ------------------------------------------------------------------------------------
 
     async def _read(
-        self, source: str | Path | bytes, *, network: str | None, twin: str | Path | bytes | None
+        self,
+        source: str | Path | bytes,
+        name: str | None,
+        *,
+        network: str | None,
+        twin: str | Path | bytes | None,
     ) -> Artifact:
-        return await self._off_loop(partial(Artifact.read, source, network=network, twin=twin))
+        return await self._off_loop(partial(Artifact.read, source, name=name, network=network, twin=twin))
 
     async def _prepare(
         self, artifact: Artifact, stations: Sequence[Station], *, every: bool = False

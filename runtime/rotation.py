@@ -40,11 +40,13 @@ class Rotation(Policy):
             if left > 0:
                 return Grant(turn, left, "the turn goes on")
             ready.remove(turn)
-        entry = min(ready, key=lambda entry: (entry.served, entry.context.ready_since))
-        if entry.program.key in state.residents:
-            frames = min(entry.context.waiting, self._quantum)
-            return Grant(entry, frames, "its last turn is longest ago, and it is resident")
-        return self._bind(state, entry)
+        for entry in sorted(ready, key=_longest_ago):
+            if entry.program.key in state.residents:
+                frames = min(entry.context.waiting, self._quantum)
+                return Grant(entry, frames, "its last turn is longest ago, and it is resident")
+            if (evict := _making_room(state)) is not None:
+                return Bind(entry, evict, "its last turn is longest ago")
+        return Wait("what waits does not fit beside what is pinned")
 
     def _left(self, state: GroupState, turn: Entry) -> int:
         """Frames that the turn may still start: of those that waited when it began."""
@@ -52,10 +54,13 @@ class Rotation(Policy):
             return 0  # its backlog ran empty: whatever waits came later
         return min(self._quantum - state.turn_frames, turn.context.waiting)
 
-    def _bind(self, state: GroupState, entry: Entry) -> Decision:
-        surplus = len(state.residents) + 1 - state.capacity
-        idle = [program for key, program in state.residents.items() if key not in state.pinned]
-        if surplus > len(idle):
-            return Wait(f"{entry.context.name} does not fit beside what is pinned")
-        evict: tuple[Program, ...] = tuple(idle[: max(surplus, 0)])
-        return Bind(entry, evict, "its last turn is longest ago")
+
+def _longest_ago(entry: Entry) -> tuple[float, float]:
+    return entry.served, entry.context.ready_since
+
+
+def _making_room(state: GroupState) -> tuple[Program, ...] | None:
+    """Return what to evict for one more program; None where all there is is pinned."""
+    surplus = max(len(state.residents) + 1 - state.capacity, 0)
+    idle = [program for key, program in state.residents.items() if key not in state.pinned]
+    return tuple(idle[:surplus]) if surplus <= len(idle) else None

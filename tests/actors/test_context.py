@@ -39,7 +39,7 @@ class Group:
         self.pokes = 0
         self.abandoned: list[Frame] = []
 
-    def ready(self) -> None:
+    def ready(self, now: float, /) -> None:
         self.pokes += 1
 
     def poke(self) -> None:
@@ -180,8 +180,12 @@ async def test_waiting_callers_are_admitted_in_the_order_they_came(stage: Stage)
 async def test_newcomer_does_not_overtake_a_caller_who_was_just_woken(stage: Stage) -> None:
     context = stage.context(Limits(queue=1, overflow=WAIT))
     await stage.line_up(context, 0, 1)
-    context.take(0)  # wakes the second caller, who has not run yet
-    stage.tasks.start_soon(stage.queue, context, 2)
+
+    async def come_in_the_same_step() -> None:
+        context.take(0)  # wakes the second caller, who has not run yet
+        await stage.queue(context, 2)
+
+    stage.tasks.start_soon(come_in_the_same_step)
     await anyio.sleep(0.001)
     assert stage.seated == [0, 1]
     context.take(0)

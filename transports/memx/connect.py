@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, final
 import msgspec
 
 from repertory.models.errors import ConfigError, DeviceLost
+from repertory.models.extras import load_onnxruntime
 from repertory.transports.address import Address
 from repertory.transports.families import Connect
 from repertory.transports.world import World, drive
@@ -84,6 +85,8 @@ def simulated(address: Address, world: World) -> Connect:
     """Open a device group of a simulated machine, which the address has for itself."""
     options = address.options(SimulatedMemxOptions)
     group_id = address.index()
+    if options.answers == "twin":
+        load_onnxruntime()  # what it computes twins with: better missed here than at the first frame
     machine = SimulatedMx3(
         groups=group_id + 1 if options.groups is None else options.groups,
         chips=options.chips,

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final, final
 
-from repertory.models.errors import ArtifactError, DeviceBusy, DeviceError, DeviceLost
+from repertory.models.errors import ArtifactError, DeviceBusy, DeviceError, DeviceHung, DeviceLost
 from repertory.models.program import Program
 
 from .constants import CHIP_GENERATION, GROUP_CONFIGS, DownloadType, Status, status_name
@@ -91,8 +91,8 @@ class Control:
         self._contexts.move_to_end(image.file)
         context.programs.add(program.key)
         weights_stay = self._holder == image.file
-        if known and not weights_stay:
-            await self._rebind(context)
+        if known and await self._rebind(context, weights_stay=weights_stay):
+            weights_stay = False
         if image.chips != self._configured:
             await self._configure(image.chips)
             weights_stay = False
@@ -119,6 +119,7 @@ class Control:
             await self._close_context(file)
         if self._locked:
             self._locked = False
+            self._table.locked.discard(self._group)
             await self._library.memx_unlock(self._group)
 
     async def _lock(self) -> None:
@@ -126,14 +127,28 @@ class Control:
         if status == Status.GROUP_IN_USE:
             # libmemx 2.11.2 keeps its in-process mutex after a trylock that another process made fail
             await self._library.memx_unlock(self._group)
-            raise DeviceBusy(
-                f"MX3 device group {self._group} is locked by another user of libmemx",
+            raise self._held(status)
+        check(status, "memx_trylock")
+        self._locked = True
+        self._table.locked.add(self._group)
+
+    def _held(self, status: int) -> DeviceError:
+        """Say who holds the lock: somebody else, or a call that hung when this process gave the device up."""
+        group, locked = self._group, self._table.locked
+        if group in locked:
+            locked.discard(group)
+            return DeviceHung(
+                f"MX3 device group {group}: a call of this process to it has not returned",
                 family="memx",
                 call="memx_trylock",
                 status=status,
             )
-        check(status, "memx_trylock")
-        self._locked = True
+        return DeviceBusy(
+            f"MX3 device group {group} is locked by another user of libmemx",
+            family="memx",
+            call="memx_trylock",
+            status=status,
+        )
 
     async def _pause(self) -> None:
         """Stop the running context for good: without the wait the next download may hang."""
@@ -159,12 +174,20 @@ class Control:
         check(await library.memx_set_ifmap_queue_size(model_id, size), "memx_set_ifmap_queue_size")
         check(await library.memx_set_ofmap_queue_size(model_id, size), "memx_set_ofmap_queue_size")
 
-    async def _rebind(self, context: _Context) -> None:
-        """Bind a context to this group again, where the library has a call for it."""
+    async def _rebind(self, context: _Context, *, weights_stay: bool) -> bool:
+        """Make a context ready for a download; return whether the group's weights are lost by it.
+
+        A library without `memx_reconfigure` (2.10 and later) does nothing on a download to the id that was
+        downloaded to last: only a context that was closed and opened again takes one.
+        """
         if "memx_reconfigure" in self._library.exports:
-            check(await self._library.memx_reconfigure(context.model_id, self._group), "memx_reconfigure")
-        elif self._table.last_download == context.model_id:
-            await self._reopen(context)
+            if not weights_stay:
+                check(await self._library.memx_reconfigure(context.model_id, self._group), "memx_reconfigure")
+            return False
+        if self._table.last_download != context.model_id:
+            return False
+        await self._reopen(context)
+        return True
 
     async def _reopen(self, context: _Context) -> None:
         check(await self._library.memx_close(context.model_id), "memx_close")

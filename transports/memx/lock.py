@@ -38,7 +38,7 @@ class GroupLock:
             DeviceLost: the file cannot be opened.
         """
         try:
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            file = self._open()
         except OSError as error:
             raise DeviceLost(f"{self._path}: {error.strerror}; set lock_dir=", family="memx") from error
         try:
@@ -52,6 +52,19 @@ class GroupLock:
         os.ftruncate(file, 0)
         os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
         self._file = file
+
+    def _open(self) -> int:
+        """Open the file, made where it is not there.
+
+        In a sticky folder the kernel refuses O_CREAT on another user's file, so that comes second; and all
+        users of the card may take the lock, whatever the umask of the first one was.
+        """
+        try:
+            return os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            os.fchmod(file, 0o666)
+            return file
 
     def release(self) -> None:
         """Give the lock back, if it is held."""
