@@ -32,15 +32,16 @@ class Rotation(Policy):
         ready = [entry for entry in state.entries if entry.context.waiting]
         if not ready:
             return _NOTHING
-        turn = state.turn
-        if turn is not None and turn in ready and turn.program.key in state.residents:
+        turn = state.turn if state.turn in ready else None
+        if turn is not None and turn.program.key not in state.residents:
+            turn = None  # it was evicted, and is one of those that wait
+        if turn is not None:
             if len(ready) == 1:
                 return Grant(turn, turn.context.waiting, "nobody else waits")
             left = self._left(state, turn)
             if left > 0:
                 return Grant(turn, left, "the turn goes on")
-            ready.remove(turn)
-        for entry in sorted(ready, key=_longest_ago):
+        for entry in sorted(ready, key=lambda entry: (entry is turn, *_longest_ago(entry))):
             if entry.program.key in state.residents:
                 frames = min(entry.context.waiting, self._quantum)
                 return Grant(entry, frames, "its last turn is longest ago, and it is resident")
