@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias, final
+from typing import final
 
 import anyio
 
@@ -22,28 +20,21 @@ from repertory.models.errors import (
 )
 from repertory.models.program import Network, Program
 from repertory.transports.device import Completion, Device, Health
-from repertory.transports.frame import Fate, Frame, Outcome
+from repertory.transports.frame import Frame
 from repertory.transports.loop import Slot
 from repertory.transports.wheel import Alarm, Wheel
 from repertory.transports.world import World
 
 from .actor import Actor, Envelope
 from .context import ModelContext
+from .flightbook import FlightBook, Tenant, blend
 from .mailbox import Mailbox
-from .policy import Bind, Decision, Entry, Grant, GroupState, Policy, Wait
+from .observer import GroupObserver
+from .orders import Evict, GroupOrder, MakeResident, Probe
+from .policy import Bind, Entry, Grant, GroupState, Policy, Wait
+from .stall import StallWatch
 
-__all__ = [
-    "CLOSE_BOUND",
-    "MAX_BARREN",
-    "STALL_FACTOR",
-    "DeviceGroup",
-    "Evict",
-    "GroupObserver",
-    "GroupOrder",
-    "MakeResident",
-    "Probe",
-    "Tenant",
-]
+__all__ = ["CLOSE_BOUND", "MAX_BARREN", "STALL_FACTOR", "DeviceGroup"]
 
 CLOSE_BOUND = 5.0
 """Seconds that closing a device may take."""
@@ -54,71 +45,6 @@ STALL_FACTOR = 20.0
 
 MAX_BARREN = 64
 """Grants in a row that may start nothing: a policy that goes on so is a bug, not a load."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class MakeResident:
-    """Order: bind this context's program now, as if a frame waited."""
-
-    entry: Entry
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Evict:
-    """Order: free what this program holds on the device, if it is resident."""
-
-    program: Program
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """Order: read the device's health; answered with a Health."""
-
-
-GroupOrder: TypeAlias = MakeResident | Evict | Probe
-
-
-class GroupObserver(ABC):
-    """Is told what a group does, on the event loop, between two of its steps. Must not raise.
-
-    Attributes:
-        wants_frames: whether it wants to be told of each frame.
-    """
-
-    wants_frames: bool
-
-    @abstractmethod
-    def decided(self, group: DeviceGroup, decision: Decision, now: float) -> None:
-        """The policy answered."""
-
-    @abstractmethod
-    def swapped(self, group: DeviceGroup, program: Program, began: float, ended: float) -> None:
-        """A program was made resident."""
-
-    @abstractmethod
-    def finished(self, group: DeviceGroup, completion: Completion, now: float) -> None:
-        """A started frame completed on the device."""
-
-    @abstractmethod
-    def opened(self, group: DeviceGroup) -> None:
-        """The device is open and in service."""
-
-    @abstractmethod
-    def failed(self, group: DeviceGroup, error: BaseException) -> None:
-        """The device is out of service; the supervisor will open it again, or gives up."""
-
-
-@final
-@dataclass(slots=True, eq=False)
-class Tenant:
-    """A context on this group, and what the policy sees of it."""
-
-    context: ModelContext
-    entry: Entry
-    network: Network | None = None  # what runs in place of the frames' own, after a replacement
 
 
 @final
@@ -134,8 +60,7 @@ class DeviceGroup(Actor[GroupOrder]):
         started: set once the first incarnation is open or has failed.
         error: why the device is out of service; None while it is in service.
         swaps: binds that succeeded, over all incarnations.
-        completed: frames that the device has completed.
-        busy: seconds of device time that they took.
+        flight: what is started and not completed, and the sums of what was.
 
     Args:
         name: its address, for people.
@@ -162,9 +87,8 @@ class DeviceGroup(Actor[GroupOrder]):
         self.started = anyio.Event()
         self.error: BaseException | None = None
         self.swaps = 0
+        self.flight = FlightBook(self.state)
         self._binds: Counter[str] = Counter()
-        self.completed = 0
-        self.busy = 0.0
         self._connect = connect
         self._policy = policy
         self._loop = world.loop
@@ -172,16 +96,12 @@ class DeviceGroup(Actor[GroupOrder]):
         self._observer = observer
         self._tenants: dict[ModelContext, Tenant] = {}
         self._by_entry: dict[Entry, Tenant] = {}
-        self._rooms: dict[str, int] = {}  # by program: how many more of its frames may be started
         self._window = 0
-        self._flight: dict[Frame, Tenant] = {}
         self._grant: Grant | None = None
         self._left = 0
         self._ask = True
         self._poked: Slot | None = None
-        self._alarm = Alarm(self._check_stall)
-        self._progress = 0.0
-        self._fault: DeviceError | None = None
+        self._stall = StallWatch(wheel, self._loop, patience=self._patience, stalled=self._stalled)
         self._open = False
         self._used = False
         self._draining = False
@@ -244,7 +164,7 @@ class DeviceGroup(Actor[GroupOrder]):
 
     def abandon(self, frame: Frame) -> None:
         """Nobody waits for this frame any more."""
-        if frame in self._flight and self._open:
+        if self._open and frame in self.flight:
             self.device.abandon(frame)
 
     def ready(self, now: float) -> None:
@@ -287,7 +207,7 @@ class DeviceGroup(Actor[GroupOrder]):
     # -- one incarnation ---------------------------------------------------------------------------
 
     async def serve(self, inbox: Mailbox[Envelope[GroupOrder]]) -> None:
-        self._fault = None
+        self.flight.fault = None
         inbox.on_arrival = self._wake
         try:
             if self._used:
@@ -297,7 +217,7 @@ class DeviceGroup(Actor[GroupOrder]):
             self._in_service()
             await self._serve(inbox)
         except Exception as error:
-            self.error = self._fault = _as_fault(error)
+            self.error = self.flight.fault = _as_fault(error)
             self._observer.failed(self, error)
             raise
         finally:
@@ -358,13 +278,10 @@ class DeviceGroup(Actor[GroupOrder]):
             self._draining = False
 
     def _clear(self) -> None:
-        """Forget the device's state; what a broken device left in flight goes back to its context."""
-        lost = DeviceLost(f"{self.name} went out of service", family="group")
-        self._on_completed([Completion(frame, Fate.UNDONE, error=lost) for frame in self._flight])
-        self._wheel.discard(self._alarm)
-        self._rooms.clear()
+        """Forget the device's state."""
+        self.flight.clear(DeviceLost(f"{self.name} went out of service", family="group"))
+        self._stall.stop()
         self._grant = None
-        self.state.residents.clear()
         self.state.turn = None
 
     def _advance(self, now: float) -> Bind | Wait | None:
@@ -406,35 +323,15 @@ class DeviceGroup(Actor[GroupOrder]):
         assert grant is not None, "called with a grant"
         if now >= grant.until:
             return False
-        entry, state = grant.entry, self.state
-        tenant = self._by_entry[entry]
-        room = self._rooms.get(entry.program.key, 0)
-        count = min(room, self._window - state.in_flight, self._left)
-        started = self._start(tenant, count, now) if count > 0 else 0
+        state, program = self.state, grant.entry.program
+        count = min(self.flight.room(program), self._window - state.in_flight, self._left)
+        if count <= 0:
+            return self._left > 0
+        if not state.in_flight:
+            self._stall.begin(now)
+        started = self.flight.start(self._by_entry[grant.entry], count, now, self.device.start)
         self._left -= started
         return started == count and self._left > 0
-
-    def _start(self, tenant: Tenant, count: int, now: float) -> int:
-        """Start up to `count` frames; return how many there were."""
-        take, start, flight = tenant.context.take, self.device.start, self._flight
-        entry, program, network = tenant.entry, tenant.entry.program, tenant.network
-        if not flight:
-            self._watch(now)
-        started = 0
-        try:
-            while started < count and (frame := take(now)) is not None:
-                frame.program = program
-                if network is not None:
-                    frame.network = network
-                flight[frame] = tenant
-                started += 1
-                start(frame)
-        finally:
-            entry.in_flight += started
-            self._rooms[program.key] -= started
-            self.state.in_flight += started
-            self.state.turn_frames += started
-        return started
 
     # -- binding -----------------------------------------------------------------------------------
 
@@ -445,7 +342,7 @@ class DeviceGroup(Actor[GroupOrder]):
             return None  # decide again: what waits may have changed during the drain
         began = self._loop.now()
         program = entry.program
-        self._forget_residents(evict)
+        self.flight.evict(evict)
         try:
             residency = await self.device.bind(program, evict=evict)
         except ArtifactError as error:
@@ -453,9 +350,8 @@ class DeviceGroup(Actor[GroupOrder]):
             return error
         assert residency is not None, "a bind of a program returns its residency"
         ended = self._loop.now()
-        self.state.residents[program.key] = program
-        self._rooms[program.key] = residency.window
-        self.state.swap = _blend(self.state.swap, ended - began)
+        self.flight.settle_in(residency)
+        self.state.swap = blend(self.state.swap, ended - began)
         self.swaps += 1
         self._binds[program.key] += 1
         self._pass_turn(entry, ended)
@@ -466,14 +362,8 @@ class DeviceGroup(Actor[GroupOrder]):
     def _touches_flight(self, evict: Sequence[Program]) -> bool:
         """Whether a bind that evicts these would change what a started frame needs."""
         if self.device.capabilities.bind_needs_idle:
-            return bool(self._flight)
-        going = {program.key for program in evict}
-        return any(frame.program is not None and frame.program.key in going for frame in self._flight)
-
-    def _forget_residents(self, programs: Sequence[Program]) -> None:
-        for program in programs:
-            self.state.residents.pop(program.key, None)
-            self._rooms.pop(program.key, None)
+            return self.state.in_flight > 0
+        return self.flight.needs(evict)
 
     def _refuse(self, program: Program, error: ArtifactError) -> None:
         """The device refuses a program: its contexts are served elsewhere or not at all."""
@@ -501,7 +391,7 @@ class DeviceGroup(Actor[GroupOrder]):
             case Evict(program):
                 await self._drain()
                 if not self.uses(program):
-                    self._forget_residents([program])
+                    self.flight.evict([program])
                     await self.device.bind(None, evict=[program])
             case Probe():
                 if self.device.capabilities.probe_needs_idle:
@@ -532,83 +422,36 @@ class DeviceGroup(Actor[GroupOrder]):
     def _on_completed(self, completions: Sequence[Completion]) -> None:
         """Settle a batch; called by the device on the event loop."""
         now = self._loop.now()
-        self._progress = now
-        flight, state, watched = self._flight, self.state, self._observer.wants_frames
-        for completion in completions:
-            frame = completion.frame
-            tenant = flight.pop(frame)
-            tenant.entry.in_flight -= 1
-            state.in_flight -= 1
-            if frame.program is not None and frame.program.key in self._rooms:
-                self._rooms[frame.program.key] += 1
-            if completion.fate is Fate.DONE:
-                if not frame.settle(Outcome.ANSWERED, completion.outputs) and completion.release is not None:
-                    completion.release()
-                frame.inputs = ()
-            else:
-                self._not_done(completion, frame, tenant.context)
-            if completion.busy:
-                self.busy += completion.busy
-                tenant.entry.service = _blend(tenant.entry.service, completion.busy)
-            if watched:
+        self.flight.land(completions)
+        idle = not self.state.in_flight
+        self._stall.progress(now, more=not idle)
+        if self._observer.wants_frames:
+            for completion in completions:
                 self._observer.finished(self, completion, now)
-        self.completed += len(completions)
-        if self._grant is not None or (self._draining and not state.in_flight):
+        if self._grant is not None or (self._draining and idle):
             self._wake()
 
-    def _not_done(self, completion: Completion, frame: Frame, context: ModelContext) -> None:
-        """Give the frame its second chance, or its error."""
-        if completion.fate is Fate.UNDONE and context.undo(frame):
-            return
-        frame.settle(Outcome.FAILED, error=self._blame(completion, frame))
-        frame.inputs = ()
-
-    def _blame(self, completion: Completion, frame: Frame) -> RepertoryError:
-        if self._fault is not None:
-            return again(self._fault)
-        if completion.error is not None:
-            return again(completion.error)
-        return DeviceLost(f"{self.name}: {frame!r} was not run", family="group")
-
     # -- faults ------------------------------------------------------------------------------------
-
-    def _watch(self, now: float) -> None:
-        """The device begins to work: from now on it owes progress."""
-        self._progress = now
-        if self._alarm.bucket is None:
-            self._wheel.add(self._alarm, now + self._patience())
 
     def _patience(self) -> float:
         """Seconds without a completion after which the device counts as hung."""
         slowest = max([entry.service or 0.0 for entry in self.state.entries], default=0.0)
         return max(self.device.capabilities.stall, STALL_FACTOR * slowest)
 
-    def _check_stall(self) -> None:
-        if not self.state.in_flight:
-            return
-        silent = self._loop.now() - self._progress
-        patience = self._patience()
-        if silent < patience:
-            self._wheel.add(self._alarm, self._progress + patience)
-        else:
-            family = self.device.capabilities.family
-            self._on_fault(DeviceHung(f"{self.name}: no completion for {silent:.1f} s", family=family))
+    def _stalled(self, silent: float) -> None:
+        family = self.device.capabilities.family
+        self._on_fault(DeviceHung(f"{self.name}: no completion for {silent:.1f} s", family=family))
 
     def _on_fault(self, error: DeviceError) -> None:
-        self._fault = self._fault or error
+        self.flight.fault = self.flight.fault or error
         self.poke()
 
     def _raise_fault(self) -> None:
-        if self._fault is not None:
-            raise self._fault
+        if self.flight.fault is not None:
+            raise self.flight.fault
 
 
 def _as_fault(error: Exception) -> DeviceError:
     if isinstance(error, DeviceError):
         return error
     return DeviceLost(f"the group's own code failed: {error!r}", family="group")
-
-
-def _blend(average: float | None, sample: float) -> float:
-    """Move a learned figure towards the latest sample."""
-    return sample if average is None else average + 0.2 * (sample - average)

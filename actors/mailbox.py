@@ -9,6 +9,8 @@ from typing import Generic, Self, TypeVar, final
 
 import anyio
 
+from repertory.models.errors import RepertoryError
+
 __all__ = ["Mailbox", "MailboxClosed", "MailboxFull", "MailboxStatistics"]
 
 M = TypeVar("M")
@@ -20,8 +22,9 @@ class MailboxClosed(Exception):
 
 
 @final
-class MailboxFull(Exception):
-    """The mailbox holds as many messages as it may; nothing was accepted."""
+@final
+class MailboxFull(RepertoryError):
+    """Nobody is at fault: the mailbox holds as many messages as it may. Nothing was accepted."""
 
 
 @final

@@ -12,7 +12,8 @@ from typing import Self, TypeAlias, final
 import anyio
 
 from repertory.actors.actor import ActorRef
-from repertory.actors.group import DeviceGroup, Evict, GroupOrder
+from repertory.actors.group import DeviceGroup
+from repertory.actors.orders import Evict, GroupOrder
 from repertory.actors.policy import Policy
 from repertory.actors.supervisor import Restarts, Supervisor
 from repertory.models.errors import ConfigError, DeviceError, RepertoryError, again

@@ -13,7 +13,7 @@ import numpy as np
 
 from repertory.actors.actor import ActorRef
 from repertory.actors.context import ContextOrder, Drain, Limits, ModelContext
-from repertory.actors.group import MakeResident
+from repertory.actors.orders import MakeResident
 from repertory.actors.supervisor import Supervisor
 from repertory.models.errors import (
     ArtifactError,

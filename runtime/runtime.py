@@ -14,7 +14,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from repertory.actors.context import Limits, Retune
-from repertory.actors.group import Probe
+from repertory.actors.orders import Probe
 from repertory.actors.policy import Policy
 from repertory.actors.supervisor import Supervisor
 from repertory.models.errors import ConfigError, RepertoryError, RuntimeClosed, again

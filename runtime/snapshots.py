@@ -48,9 +48,9 @@ def group_statistics(group: DeviceGroup, telemetry: Telemetry) -> GroupStatistic
         error=None if group.error is None else str(group.error),
         residents=[program.name for program in group.state.residents.values()],
         in_flight=group.state.in_flight,
-        completed=group.completed,
+        completed=group.flight.completed,
         swaps=group.swaps,
         swap_seconds=telemetry.swap_seconds.get(group.name, 0.0),
-        busy_seconds=group.busy,
+        busy_seconds=group.flight.busy,
         incarnations=telemetry.incarnations.get(group.name, 0),
     )

@@ -9,7 +9,8 @@ from typing import Self, final
 
 import anyio
 
-from repertory.actors.group import DeviceGroup, GroupObserver
+from repertory.actors.group import DeviceGroup
+from repertory.actors.observer import GroupObserver
 from repertory.actors.policy import Bind, Decision, Grant
 from repertory.models.program import Program
 from repertory.transports.device import Completion

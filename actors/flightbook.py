@@ -1,0 +1,138 @@
+"""What a group has started and not seen completed, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import final
+
+from repertory.models.errors import DeviceError, DeviceLost, RepertoryError, again
+from repertory.models.program import Network, Program
+from repertory.transports.device import Completion, Residency
+from repertory.transports.frame import Fate, Frame, Outcome
+
+from .context import ModelContext
+from .policy import Entry, GroupState
+
+__all__ = ["FlightBook", "Tenant", "blend"]
+
+
+@final
+@dataclass(slots=True, eq=False)
+class Tenant:
+    """A context on this group, and what the policy sees of it."""
+
+    context: ModelContext
+    entry: Entry
+    network: Network | None = None  # what runs in place of the frames' own, after a replacement
+
+
+@final
+class FlightBook:
+    """Frames in flight with their tenants, and how many more each resident program may have there.
+
+    Attributes:
+        completed: frames that the device has completed, over all incarnations.
+        busy: seconds of device time that they took.
+        fault: why the device is out of service: what its frames are told; None while it is in service.
+
+    Args:
+        state: the policy's view, kept up to date here where it is about frames.
+    """
+
+    def __init__(self, state: GroupState) -> None:
+        self.completed = 0
+        self.busy = 0.0
+        self.fault: DeviceError | None = None
+        self._state = state
+        self._frames: dict[Frame, Tenant] = {}
+        self._rooms: dict[str, int] = {}
+
+    def __contains__(self, frame: Frame) -> bool:
+        return frame in self._frames
+
+    def settle_in(self, residency: Residency) -> None:
+        """A program is resident, with none of its frames in flight."""
+        self._state.residents[residency.program.key] = residency.program
+        self._rooms[residency.program.key] = residency.window
+
+    def evict(self, programs: Iterable[Program]) -> None:
+        """Programs are not resident any more."""
+        for program in programs:
+            self._state.residents.pop(program.key, None)
+            self._rooms.pop(program.key, None)
+
+    def needs(self, programs: Iterable[Program]) -> bool:
+        """Whether a frame in flight runs on one of these."""
+        keys = {program.key for program in programs}
+        return any(frame.program is not None and frame.program.key in keys for frame in self._frames)
+
+    def room(self, program: Program) -> int:
+        """How many more frames of a program may be started."""
+        return self._rooms.get(program.key, 0)
+
+    def start(self, tenant: Tenant, count: int, now: float, start: Callable[[Frame], None]) -> int:
+        """Take up to `count` frames from a tenant and start them; return how many there were."""
+        take, frames, state = tenant.context.take, self._frames, self._state
+        entry, program, network = tenant.entry, tenant.entry.program, tenant.network
+        started = 0
+        try:
+            while started < count and (frame := take(now)) is not None:
+                frame.program = program
+                if network is not None:
+                    frame.network = network
+                frames[frame] = tenant
+                started += 1
+                start(frame)
+        finally:
+            entry.in_flight += started
+            self._rooms[program.key] -= started
+            state.in_flight += started
+            state.turn_frames += started
+        return started
+
+    def land(self, completions: Sequence[Completion]) -> None:
+        """Settle what the device has completed."""
+        frames, rooms, state = self._frames, self._rooms, self._state
+        for completion in completions:
+            frame = completion.frame
+            tenant = frames.pop(frame)
+            tenant.entry.in_flight -= 1
+            state.in_flight -= 1
+            if frame.program is not None and frame.program.key in rooms:
+                rooms[frame.program.key] += 1
+            if completion.fate is Fate.DONE:
+                if not frame.settle(Outcome.ANSWERED, completion.outputs) and completion.release is not None:
+                    completion.release()
+                frame.inputs = ()
+            else:
+                self._not_done(completion, frame, tenant.context)
+            if completion.busy:
+                self.busy += completion.busy
+                tenant.entry.service = blend(tenant.entry.service, completion.busy)
+        self.completed += len(completions)
+
+    def clear(self, lost: DeviceError) -> None:
+        """The device is gone: what a broken one left in flight goes back to its context."""
+        self.land([Completion(frame, Fate.UNDONE, error=lost) for frame in self._frames])
+        self._rooms.clear()
+        self._state.residents.clear()
+
+    def _not_done(self, completion: Completion, frame: Frame, context: ModelContext) -> None:
+        """Give the frame its second chance, or its error."""
+        if completion.fate is Fate.UNDONE and context.undo(frame):
+            return
+        frame.settle(Outcome.FAILED, error=self._blame(completion))
+        frame.inputs = ()
+
+    def _blame(self, completion: Completion) -> RepertoryError:
+        if self.fault is not None:
+            return again(self.fault)
+        if completion.error is not None:
+            return again(completion.error)
+        return DeviceLost(f"{completion.frame!r} was not run", family="group")
+
+
+def blend(average: float | None, sample: float) -> float:
+    """Move a learned figure towards the latest sample."""
+    return sample if average is None else average + 0.2 * (sample - average)
