@@ -156,8 +156,7 @@ class ModelContext(Receiver[ContextOrder]):
             ModelClosed, RuntimeClosed, DeviceLost: admission has ended.
         """
         if self.refusal is not None:
-            self.refused["closed"] += 1
-            raise self.refusal()
+            raise self.refused_by()
         now = self._loop.now()
         if frame.deadline <= now:
             self.refused["deadline"] += 1
@@ -178,6 +177,12 @@ class ModelContext(Receiver[ContextOrder]):
             state.ready_since = now
             for server in self._servers:
                 server.ready(now)
+
+    def refused_by(self) -> RepertoryError:
+        """Count a request that comes after the end of admission, and return its error."""
+        assert self.refusal is not None, "admission has ended"
+        self.refused["closed"] += 1
+        return self.refusal()
 
     def full(self, nbytes: int) -> bool:
         """Whether one more frame of that many bytes would not be admitted now."""
@@ -293,7 +298,7 @@ class ModelContext(Receiver[ContextOrder]):
 
     def expire(self, frame: Frame) -> None:
         """A frame's deadline has come."""
-        late = DeadlineExceeded(f"{self.name}: no answer by the deadline ({frame!r})")
+        late = DeadlineExceeded(f"{self.name}: no answer by the deadline")
         if frame.settle(Outcome.EXPIRED, error=late):
             self._abandon(frame)
 

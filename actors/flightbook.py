@@ -102,8 +102,11 @@ class FlightBook:
             if frame.program is not None and frame.program.key in rooms:
                 rooms[frame.program.key] += 1
             if completion.fate is Fate.DONE:
-                if not frame.settle(Outcome.ANSWERED, completion.outputs) and completion.release is not None:
+                outputs = completion.outputs
+                if completion.release is not None:  # lent: a caller that asked for no lease gets its own
+                    outputs = tuple(array.copy() for array in outputs)
                     completion.release()
+                frame.settle(Outcome.ANSWERED, outputs)
                 frame.inputs = ()
             else:
                 self._not_done(completion, frame, tenant.context)

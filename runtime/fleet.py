@@ -109,7 +109,7 @@ class Fleet:
         if isinstance(device, str):
             name, make = device, connect(device, self._world)
         else:
-            name, make = getattr(device, "__name__", repr(device)), partial(device, self._world)
+            name, make = self._numbered(getattr(device, "__name__", "device")), partial(device, self._world)
         if name in self._stations:
             raise ConfigError(f"{name} is given twice")
         group = DeviceGroup(
@@ -124,6 +124,11 @@ class Fleet:
         ref = supervisor.start(lambda: group, name=name)
         station = self._stations[name] = Station(group, ref, supervisor)
         return station
+
+    def _numbered(self, name: str) -> str:
+        """Tell functions of one name apart: the second `camera_npu` becomes `camera_npu-2`."""
+        taken = sum(station == name or station.startswith(f"{name}-") for station in self._stations)
+        return f"{name}-{taken + 1}" if taken else name
 
     async def opened(self) -> None:
         """Wait until every group is in service.

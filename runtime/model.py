@@ -95,6 +95,8 @@ class Model:
             DeviceError: the device failed on this frame, or is out of service for good.
         """
         context = self._context
+        if context.refusal is not None:
+            raise context.refused_by()
         arrays = self._arrays(inputs)
         own = math.inf if timeout is deadline is self._timeout is None else self._own(timeout, deadline)
         caller = self._loop.caller_deadline()
@@ -133,13 +135,13 @@ class Model:
             timeout = self._timeout
         for name, value in (("timeout", timeout), ("deadline", deadline)):
             if value is not None and math.isnan(value):
-                raise InvalidInput(f"{self.name}: {name} is not a number")
+                raise self._invalid(f"{name} is not a number")
         moment = math.inf if deadline is None else deadline
         return moment if timeout is None else min(moment, self._loop.now() + timeout)
 
     def _checked(self, priority: int) -> int:
         if priority not in PRIORITIES:
-            raise InvalidInput(f"{self.name}: priority {priority!r} came, -128 to 127 is wanted")
+            raise self._invalid(f"priority {priority!r} came, -128 to 127 is wanted")
         return priority
 
     def _arrays(self, inputs: object) -> tuple[Array, ...]:
@@ -151,8 +153,11 @@ class Model:
                 return self._by_name(inputs)
             return (self._only.check(inputs),)
         except InvalidInput as error:
-            self._context.refused["invalid"] += 1
-            raise InvalidInput(f"{self.name}: {error}") from None
+            raise self._invalid(str(error)) from None
+
+    def _invalid(self, what: str) -> InvalidInput:
+        self._context.refused["invalid"] += 1
+        return InvalidInput(f"{self.name}: {what}")
 
     def _by_name(self, inputs: object) -> tuple[Array, ...]:
         names = [spec.name for spec in self._inputs]

@@ -99,7 +99,7 @@ class Device(ABC):
     """One device group, used by one owner on the event loop's thread.
 
     Synchronous methods never block longer than about 50 us. A fault is sticky: once `fault` was called,
-    every later call but `close` raises the same error.
+    every later call but `close`, `prepare` and `abandon` raises the same error.
     """
 
     capabilities: Capabilities

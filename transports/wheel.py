@@ -24,7 +24,7 @@ class Timed(Protocol):
         bucket: where it stands, for the wheel alone; None while it is not on the wheel.
     """
 
-    bucket: set[Timed] | None
+    bucket: dict[Timed, None] | None
 
     def due(self) -> None:
         """Its time has come; it is off the wheel. Must not raise."""
@@ -38,7 +38,7 @@ class Alarm:
 
     def __init__(self, callback: Callable[[], None]) -> None:
         self._callback = callback
-        self.bucket: set[Timed] | None = None
+        self.bucket: dict[Timed, None] | None = None
 
     def due(self) -> None:
         self._callback()
@@ -46,7 +46,9 @@ class Alarm:
 
 @final
 class Wheel:
-    """Putting something on and taking it off cost a set operation each, however many wait.
+    """Putting something on and taking it off cost a dict operation each, however many wait.
+
+    Those of one bucket are told in the order in which they were put on.
 
     `run` is one task for the whole wheel. It sleeps until the earliest bucket that holds anything, and is
     woken only by an earlier one.
@@ -54,7 +56,7 @@ class Wheel:
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._buckets: dict[int, set[Timed]] = {}
+        self._buckets: dict[int, dict[Timed, None]] = {}
         self._order: list[int] = []
         self._sleeps_until: float = -math.inf
         self._slot: Slot | None = None
@@ -71,18 +73,18 @@ class Wheel:
             tick += 1
         bucket = self._buckets.get(tick)
         if bucket is None:
-            bucket = self._buckets[tick] = set()
+            bucket = self._buckets[tick] = {}
             heapq.heappush(self._order, tick)
             if tick < self._sleeps_until and self._slot is not None:
                 self._loop.fill(self._slot)
-        bucket.add(item)
+        bucket[item] = None
         item.bucket = bucket
 
     @staticmethod
     def discard(item: Timed) -> None:
         """Take `item` off, if it is on."""
         if item.bucket is not None:
-            item.bucket.discard(item)
+            item.bucket.pop(item, None)
             item.bucket = None
 
     async def run(self) -> None:
@@ -106,7 +108,7 @@ class Wheel:
     def _tell(self, tick: int) -> None:
         heapq.heappop(self._order)
         bucket = self._buckets.pop(tick)
-        while bucket:  # one that is told may take others off
-            item = bucket.pop()
-            item.bucket = None
-            item.due()
+        for item in list(bucket):
+            if item.bucket is bucket:  # else one that was told took it off
+                item.bucket = None
+                item.due()

@@ -361,6 +361,19 @@ async def test_undone_frame_runs_again_once(stage: Stage) -> None:
     assert not context.undo(first)
 
 
+async def test_undone_frame_has_waited_since_it_came(stage: Stage) -> None:
+    context = stage.context()
+    frame = stage.offer(context)
+    context.take(0)
+    await anyio.sleep(1)
+    stage.offer(context)
+    context.take(0)
+    pokes = stage.group.pokes
+    assert context.undo(frame)
+    assert context.state.ready_since == frame.offered == anyio.current_time() - 1
+    assert stage.group.pokes > pokes
+
+
 async def test_undone_frames_come_back_in_their_order(stage: Stage) -> None:
     context = stage.context()
     frames = [stage.offer(context) for _ in range(4)]

@@ -247,14 +247,15 @@ def test_a_ring_holds_one_less_than_its_size(size: int, frames: int) -> None:
     assert accepted == frames
 
 
-def test_queue_sizes_wait_for_the_next_download() -> None:
+@pytest.mark.parametrize(("again", "fit"), [(False, 3), (True, 1)])
+def test_queue_sizes_wait_for_the_next_download(again: bool, fit: int) -> None:
     core = Core(MX3)
     core.open(0, 0)
     download(core, 0, image())
     core.set_ifmap_queue_size(0, 2)
-    assert [write(core, 1.0) for _ in range(4)] == [True, True, True, False]
-    download(core, 0, image())
-    assert [write(core, 1.0) for _ in range(2)] == [True, False]
+    if again:
+        download(core, 0, image())
+    assert [write(core, 1.0) for _ in range(fit + 1)] == [True] * fit + [False]
 
 
 @pytest.mark.parametrize(("depth", "frames"), [(1, 7), (4, 10), (8, 14)])
@@ -423,12 +424,26 @@ def test_nothing_is_rebound_with_a_transfer_in_flight(
         calls[call]()
 
 
-def test_a_frame_behind_a_disabled_context_is_not_in_flight() -> None:
+def test_a_frame_behind_a_disabled_context_hinders_nobody_else() -> None:
     core, now = running()
     core.disable(0, now, drain=False)
     assert write(core, now)
-    download(core, 0, image())
+    core.open(1, 0)
+    download(core, 1, image())
     assert core.next_event(now) == math.inf
+
+
+@pytest.mark.parametrize("call", ["reconfigure", "download_model"])
+def test_a_frame_behind_a_disabled_context_must_not_be_lost(call: str) -> None:
+    core, now = running()
+    core.disable(0, now, drain=False)
+    assert write(core, now)
+    calls: dict[str, Callable[[], object]] = {
+        "reconfigure": lambda: core.reconfigure(0, 0, now),
+        "download_model": lambda: download(core, 0, image()),
+    }
+    with pytest.raises(SimulatorFault, match=f"memx_{call}: .* would lose a frame in flight"):
+        calls[call]()
 
 
 def test_nothing_runs_during_a_download() -> None:

@@ -135,7 +135,8 @@ class Scripted(Device):
 
     async def close(self, *, bound: float) -> None:
         self.closed += 1
-        await self.inner.close(bound=bound)
+        if not self._source.forgetful:
+            await self.inner.close(bound=bound)
 
 
 @final
@@ -148,6 +149,7 @@ class Memory:
         bind_seconds: how long a bind takes.
         bind_errors: what the next binds fail with; the device breaks down with it.
         open_errors: what the next openings fail with.
+        forgetful: whether devices break the contract and complete nothing when they are closed.
         wasted: frames that were started though nobody could wait for them any more.
     """
 
@@ -162,6 +164,7 @@ class Memory:
     ) -> None:
         self.__name__ = name
         self.holding = holding
+        self.forgetful = False
         self.refuse: set[str] = set()
         self.bind_seconds = 0.0
         self.bind_errors: list[DeviceError] = []

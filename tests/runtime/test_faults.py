@@ -270,6 +270,19 @@ async def test_device_that_hangs_for_good_gives_its_callers_device_hung(tasks: T
     assert _seqs(memory) == [1, 1]
 
 
+async def test_frames_that_a_hung_device_forgets_run_again(tasks: TaskGroup) -> None:
+    memory = Memory(window=2, holding=True)
+    memory.forgetful = True
+    async with open_virtual(memory) as rt:
+        model = await rt.load(sketched("net"))
+        requests = await _ask(tasks, model, 1, 2, 3)
+        memory.holding = False
+        await anyio.sleep(memory.device.capabilities.stall + RECOVERY)
+        assert all(request.answered_by("net") for request in requests)
+        assert rt.statistics().groups["memory"].in_flight == 0
+    assert _seqs(memory) == [1, 2, 1, 2, 3]
+
+
 async def test_idle_device_is_not_hung(tasks: TaskGroup) -> None:
     memory = Memory()
     async with open_virtual(memory) as rt:

@@ -6,7 +6,7 @@ import anyio
 import msgspec
 import pytest
 
-from repertory.models.errors import ConfigError, DeviceError, InvalidInput
+from repertory.models.errors import ConfigError, DeviceError, InvalidInput, RepertoryError
 from repertory.runtime.statistics import Event, Statistics
 from repertory.transports.device import Health
 
@@ -154,6 +154,28 @@ async def test_probe_reads_a_groups_health() -> None:
             assert await rt.probe("memory") == Health(well=True)
         with pytest.raises(ConfigError, match="no group 'nowhere'"):
             await rt.probe("nowhere")
+
+
+async def test_more_orders_than_a_group_holds_end_in_an_error_of_ours() -> None:
+    memory = Memory(holding=True)
+    async with open_virtual(memory) as rt, anyio.create_task_group() as tasks:
+        model = await rt.load(sketched("net"))
+        tasks.start_soon(model.infer, tensor(1))
+        ends: list[str] = []
+
+        async def probe() -> None:
+            try:
+                ends.append(type(await rt.probe("memory")).__name__)
+            except RepertoryError as error:
+                ends.append(type(error).__name__)
+
+        for _ in range(1100):
+            tasks.start_soon(probe)
+        await anyio.sleep(SETTLED)
+        memory.let_go()
+        await anyio.sleep(SETTLED)
+        assert len(ends) == 1100
+        assert set(ends) == {"Health", "MailboxFull"}
 
 
 async def test_probe_waits_until_the_device_is_idle() -> None:

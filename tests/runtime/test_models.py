@@ -175,6 +175,16 @@ async def test_programs_of_several_residents_are_never_evicted_under_their_frame
         assert rt.statistics().groups["sim://?residents=2&window=3&service_ms=5"].incarnations == 1
 
 
+async def test_bind_waits_for_the_frames_of_what_it_evicts() -> None:
+    address = "sim://?residents=2&service_ms=50&swap_ms=1"
+    async with open_virtual(address) as rt:
+        models = [await rt.load(sketched(name)) for name in "abc"]
+        async with anyio.create_task_group() as callers:
+            for model in models:
+                callers.start_soon(model.infer, tensor(1))
+        assert rt.statistics().groups[address].incarnations == 1
+
+
 async def test_two_models_of_one_program_share_its_window() -> None:
     async with open_virtual("sim://?residents=2&window=2&service_ms=5") as rt:
         models = [await rt.load(sketched("net"), name=name) for name in "ab"]
@@ -234,6 +244,23 @@ async def test_program_that_another_model_uses_stays_resident() -> None:
         assert rt.statistics().groups["memory"].residents == ["net"]
         assert await _serves(rt, "two", "net")
     assert memory.device.binds == ["net"]
+
+
+async def test_program_that_is_loaded_again_before_its_eviction_stays_resident(tasks: TaskGroup) -> None:
+    memory = Memory(residents=2)
+    async with open_virtual(memory) as rt:
+        await rt.load(sketched("net"), warm=True)
+        busy = await rt.load(sketched("busy"), warm=True)
+        memory.device.holding = True
+        tasks.start_soon(busy.infer, tensor(1))
+        await anyio.sleep(SETTLED)
+        tasks.start_soon(rt.unload, "net")
+        await anyio.sleep(SETTLED)
+        await rt.load(sketched("net"), name="again")
+        memory.let_go()
+        await anyio.sleep(SETTLED)
+        assert await _serves(rt, "again", "net")
+    assert memory.device.binds == ["net", "busy"]
 
 
 async def test_two_unloads_at_once(tasks: TaskGroup) -> None:

@@ -110,4 +110,4 @@ SUBJECTS: Mapping[str, Callable[[], Subject]] = {
     ),
 }
 REAL_ONLY = frozenset({"cpu"})
-VIRTUAL_ONLY = frozenset({"null", "memory", "sim+memx-late"})
+VIRTUAL_ONLY = frozenset({"null", "memory", "sim+cpu", "sim+memx-late"})

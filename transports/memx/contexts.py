@@ -22,6 +22,7 @@ class ContextTable:
 
     Attributes:
         last_download: that id, or None.
+        locked: groups whose lock a device of this process has taken and not given back.
     """
 
     _tables: ClassVar[WeakKeyDictionary[Libmemx, Self]] = WeakKeyDictionary()
@@ -29,6 +30,7 @@ class ContextTable:
     def __init__(self) -> None:
         self._free = list(range(CONTEXTS - 1, -1, -1))
         self.last_download: int | None = None
+        self.locked: set[int] = set()
 
     @classmethod
     def of(cls, library: Libmemx) -> ContextTable:

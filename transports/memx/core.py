@@ -23,7 +23,15 @@ from .constants import (
 )
 from .flow import Flow
 from .lane import Activity, Lane
-from .rules import SimulatorFault, StatusError, check_disabled, check_idle, check_placed, check_quiet
+from .rules import (
+    SimulatorFault,
+    StatusError,
+    check_disabled,
+    check_idle,
+    check_placed,
+    check_quiet,
+    check_unfed,
+)
 
 if TYPE_CHECKING:
     from .image import ChipPort, Image
@@ -152,6 +160,7 @@ class Core:
         group = self._group(group_id)
         context.advance(now)
         check_quiet(context, "memx_reconfigure")
+        check_unfed(context, "memx_reconfigure")
         check_idle(group, "memx_reconfigure", now)
         check_disabled((context, *group.contexts.values()), "memx_reconfigure")
         context.bind(group)
@@ -202,6 +211,8 @@ class Core:
         check_idle(group, "memx_download_model", now)
         others = (other for other in group.contexts.values() if other is not context)
         check_disabled(others, "memx_download_model")
+        if kind & DownloadType.MODEL:
+            check_unfed(context, "memx_download_model")
         until = math.inf if group.hung else now + self._mx3.download_seconds(image.weights, kind)
         return self._begin(Download(context, image, model_idx, kind, until, self._failing_downloads > 0))
 

@@ -118,26 +118,38 @@ class MemxDevice(Device):
         return Health(well=True, readings={"chips": float(self._chips)})
 
     async def close(self, *, bound: float) -> None:
-        worker, self._worker = self._worker, None
-        if self._drivers:
-            self._streams.closing = True
-            self._streams.to_write.close()
-            for driver in self._drivers:
-                await driver.join(bound / 4)
-            self._streams.given_up = True
-            for driver in self._drivers:
-                await driver.join(bound / 16)
-            self._outbox.flush()
-            self._drivers = []
+        try:
+            await self._land(bound / 2)
+            await self._give_back(bound / 2)
+        finally:
+            if self._lock is not None:
+                self._lock.release()
+
+    async def _land(self, bound: float) -> None:
+        """Let what is written be read out, then end the streams."""
+        if not self._drivers:
+            return
+        self._streams.closing = True
+        self._streams.to_write.close()
+        for driver in self._drivers:
+            await driver.join(bound * 3 / 8)
+        self._streams.given_up = True
+        for driver in self._drivers:
+            await driver.join(bound / 8)
+        self._outbox.flush()
+        self._drivers = []
+
+    async def _give_back(self, bound: float) -> None:
+        """Close the contexts, unless a call hangs, and end the control thread."""
         self._flight.close()
-        if worker is not None:
-            try:
-                await worker.call(self._control.close, bound=bound / 4, what="memx_close")
-            except DeviceError as error:
-                _log.warning("memx group %d was not closed in order: %s", self._group, error)
-            await worker.close(bound=bound / 8)
-        if self._lock is not None:
-            self._lock.release()
+        worker, self._worker = self._worker, None
+        if worker is None:
+            return
+        try:
+            await worker.call(self._control.close, bound=bound * 3 / 4, what="memx_close")
+        except DeviceError as error:
+            _log.warning("memx group %d was not closed in order: %s", self._group, error)
+        await worker.close(bound=bound / 4)
 
     async def _call(self, job: Callable[[], Coroutine[Any, Any, T]], what: str) -> T:
         if self._worker is None:

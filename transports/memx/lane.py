@@ -133,7 +133,7 @@ class Lane:
             return
         while True:
             leaves, enters = self._leaves_at(activity), self._enters_at(activity)
-            moment = leaves if leaves < enters else enters
+            moment = min(leaves, enters)
             if moment > now:
                 break
             self._clock = moment
@@ -141,7 +141,7 @@ class Lane:
                 self._leave()
             else:
                 self._enter()
-        self._clock = now if now > self._clock else self._clock
+        self._clock = max(self._clock, now)
         self._still_until, self._activity = moment, activity
 
     def next_event(self, activity: Activity) -> float:
@@ -158,6 +158,10 @@ class Lane:
         """Whether a frame on the chips will leave them with nobody's help."""
         return bool(self.pipeline) and (self.pipeline[0].done > self._clock or self._room_outside())
 
+    def fed(self) -> bool:
+        """Whether a frame waits in an input queue."""
+        return any(map(len, self._inside))
+
     def in_flight(self, activity: Activity) -> bool:
         """Whether a change of what the chips hold could touch a frame, read or unread."""
         waiting = [len(self.pipeline), *map(len, self.outputs.values())]
@@ -172,7 +176,7 @@ class Lane:
         return self.pipeline[0] if self.pipeline else None
 
     def _room_outside(self) -> bool:
-        for ring in self._outside:  # noqa: SIM110  (here and below: several times a frame)
+        for ring in self._outside:  # noqa: SIM110  (several times a frame, and any() would cost more)
             if ring.full:
                 return False
         return True
@@ -181,7 +185,7 @@ class Lane:
         if activity is Activity.PAUSED or not self.pipeline or not self._room_outside():
             return math.inf
         done = self.pipeline[0].done
-        return done if done > self._clock else self._clock
+        return max(done, self._clock)
 
     def _enters_at(self, activity: Activity) -> float:
         if activity is not Activity.RUNNING or len(self.pipeline) >= self._depth:
@@ -189,7 +193,7 @@ class Lane:
         for ring in self._inside:
             if ring.empty:
                 return math.inf
-        return self._next_entry if self._next_entry > self._clock else self._clock
+        return max(self._next_entry, self._clock)
 
     def _leave(self) -> None:
         frame = self.pipeline.popleft()

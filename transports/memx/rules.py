@@ -13,7 +13,15 @@ from .constants import Status
 if TYPE_CHECKING:
     from .board import Context, Group
 
-__all__ = ["SimulatorFault", "StatusError", "check_disabled", "check_idle", "check_placed", "check_quiet"]
+__all__ = [
+    "SimulatorFault",
+    "StatusError",
+    "check_disabled",
+    "check_idle",
+    "check_placed",
+    "check_quiet",
+    "check_unfed",
+]
 
 
 @final
@@ -52,6 +60,12 @@ def check_disabled(contexts: Iterable[Context], call: str) -> None:
     for context in contexts:
         if context.load is not None and context.enabled and not context.group.hung:
             raise SimulatorFault(f"{call}: {_name(context)} is enabled, and its program would be gone")
+
+
+def check_unfed(context: Context, call: str) -> None:
+    """A context's queues are made anew only with nothing in them that was still to be sent."""
+    if not context.group.hung and any(lane.fed() for lane in context.lanes):
+        raise SimulatorFault(f"{call}: {_name(context)} would lose a frame in flight, in an input queue")
 
 
 def check_placed(context: Context, call: str) -> None:
