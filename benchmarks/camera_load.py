@@ -99,8 +99,8 @@ class Watched(Policy):
 def packed(name: str) -> bytes:
     """Return a DFP with one network and no graph, for nothing computes it."""
     latency, interval = (milliseconds / 1e3 for milliseconds in MODELS[name])
-    frame = Port(0, layer_name="frame", format=PortFormat.RGB888, shape=(32, 32, 1, 3), raw_shape=SHAPE)
-    found = Port(0, layer_name="found", shape=(1, 1, 1, 64), raw_shape=(1, 64))
+    frame = Port(0, layer_name="frame", format=PortFormat.RGB888, shape=(32, 32, 1, 3), layout="NHWC")
+    found = Port(0, layer_name="found", shape=(1, 1, 1, 64), layout="NC")
     twin = Twin(VERSION, [TwinNetwork(name, b"", ["frame"], ["found"], latency, interval)])
     return write(Dfp((name,), (frame,), (found,), chips=4, compiler_version=PACKED_BY, twin=twin))
 

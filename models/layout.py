@@ -7,6 +7,7 @@ there stands for an extent of 1. The mapping is a transposition and a reshape, n
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
@@ -58,12 +59,25 @@ def extents(layout: str, shape: Shape) -> tuple[int, ...]:
 
 def to_wire(array: Array, layout: str, shape: Shape) -> Array:
     """View one frame's tensor (1, ...) as (h, w, z, c); a copy only where no view does it."""
-    order = [layout.index(letter) for letter in _WIRE if letter in layout]
-    return array.transpose(0, *order).reshape(shape)
+    return array.transpose(_order(layout)).reshape(shape)
 
 
 def from_wire(array: Array, layout: str) -> Array:
     """View (h, w, z, c) as the tensor (1, ...); axes that `layout` does not name must be 1."""
+    kept, order = _back(layout)
+    shape = array.shape
+    return array.reshape([shape[axis] for axis in kept]).transpose(order)[np.newaxis]
+
+
+@cache
+def _order(layout: str) -> tuple[int, ...]:
+    """The tensor's axes in the order of the wire's."""
+    return 0, *(layout.index(letter) for letter in _WIRE if letter in layout)
+
+
+@cache
+def _back(layout: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The wire's axes that the tensor has, and their order in it; there are few layouts."""
     present = [letter for letter in _WIRE if letter in layout]
-    kept = array.reshape([array.shape[_WIRE.index(letter)] for letter in present])
-    return kept.transpose([present.index(letter) for letter in layout[1:]])[np.newaxis]
+    kept = tuple(_WIRE.index(letter) for letter in present)
+    return kept, tuple(present.index(letter) for letter in layout[1:])
