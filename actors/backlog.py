@@ -69,16 +69,21 @@ class Backlog:
         nbytes: bytes of their inputs.
     """
 
-    __slots__ = ("_lanes", "count", "nbytes")
+    __slots__ = ("_arrivals", "_lanes", "count", "nbytes")
 
     def __init__(self) -> None:
         self._lanes: dict[int, _Lane] = {}
+        self._arrivals: dict[Frame, None] | None = None
         self.count = 0
         self.nbytes = 0
 
     def push(self, frame: Frame) -> None:
         """Add a frame behind its equals."""
-        lane = self._lanes.get(frame.priority) or self._lane(frame.priority)
+        lane = self._lanes.get(frame.priority)
+        if lane is None:
+            lane = self._lane(frame.priority)
+        if self._arrivals is not None:
+            self._arrivals[frame] = None
         if frame.deadline == math.inf:
             lane.plain.append(frame)
         else:
@@ -91,6 +96,8 @@ class Backlog:
         self._lane(frame.priority).push_back(frame)
         self.count += 1
         self.nbytes += frame.nbytes
+        if self._arrivals is not None:
+            self.track_arrivals(wanted=True)
 
     def pop(self) -> Frame | None:
         """Take the most urgent frame that waits, or None."""
@@ -99,6 +106,8 @@ class Backlog:
             if frame is not None:
                 self.count -= 1
                 self.nbytes -= frame.nbytes
+                if self._arrivals is not None:
+                    self._arrivals.pop(frame, None)
                 return frame
         return None
 
@@ -106,12 +115,21 @@ class Backlog:
         """Stop counting a frame that settled while it waited."""
         self.count -= 1
         self.nbytes -= frame.nbytes
+        if self._arrivals is not None:
+            self._arrivals.pop(frame, None)
         if sum(map(len, self._lanes.values())) > 2 * self.count + SLACK:
             for lane in self._lanes.values():
                 lane.sweep()
 
+    def track_arrivals(self, *, wanted: bool) -> None:
+        """Keep what makes `oldest` cheap, or stop keeping it."""
+        in_order = sorted(self.frames(), key=lambda frame: frame.seq)
+        self._arrivals = dict.fromkeys(in_order) if wanted else None
+
     def oldest(self) -> Frame | None:
         """Return the waiting frame that was admitted first, or None."""
+        if self._arrivals is not None:
+            return next(iter(self._arrivals), None)
         return min(self.frames(), key=lambda frame: frame.seq, default=None)
 
     def frames(self) -> list[Frame]:
@@ -124,7 +142,3 @@ class Backlog:
             lane = self._lanes[priority] = _Lane()
             self._lanes = dict(sorted(self._lanes.items(), reverse=True))
         return lane
-
-    def _added(self, frame: Frame) -> None:
-        self.count += 1
-        self.nbytes += frame.nbytes

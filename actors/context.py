@@ -60,6 +60,15 @@ class Limits:
     overflow: Overflow = Overflow.REFUSE
 
     def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "overflow", Overflow(self.overflow))
+        except ValueError:
+            choices = ", ".join(choice.value for choice in Overflow)
+            raise ConfigError(f"overflow {self.overflow!r} came, one of {choices} is wanted") from None
+        if not isinstance(self.queue, int) or not isinstance(self.queue_bytes, int):
+            raise ConfigError(
+                f"a queue of {self.queue!r} frames, {self.queue_bytes!r} bytes is no whole number"
+            )
         if min(self.queue, self.queue_bytes) < 1:
             raise ConfigError(f"a queue of {self.queue} frames, {self.queue_bytes} bytes could hold nothing")
 
@@ -131,6 +140,7 @@ class ModelContext(Receiver[ContextOrder]):
         self._loop = loop
         self._wheel = wheel
         self._backlog = Backlog()
+        self._backlog.track_arrivals(wanted=limits.overflow is Overflow.DROP_OLDEST)
         self._servers: list[Server] = []
         self._queuers: deque[Slot] = deque()
         self._idle: list[Slot] = []
@@ -140,6 +150,7 @@ class ModelContext(Receiver[ContextOrder]):
         match message:
             case Retune(limits):
                 self.limits = limits
+                self._backlog.track_arrivals(wanted=limits.overflow is Overflow.DROP_OLDEST)
                 self._next_queuer()
             case Drain(refusal):
                 self.close(refusal, drain=True)
@@ -165,12 +176,12 @@ class ModelContext(Receiver[ContextOrder]):
         backlog = self._backlog
         if backlog.count >= self.limits.queue or backlog.nbytes + nbytes > self.limits.queue_bytes:
             self._make_room(nbytes)
+        if expires < math.inf:
+            self._wheel.add(frame, expires)
         self.admitted += 1
         frame.seq = self.admitted
         frame.offered = now
         backlog.push(frame)
-        if expires < math.inf:
-            self._wheel.add(frame, expires)
         state = self.state
         state.waiting += 1
         if state.waiting == 1:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import final
 
-from repertory.models.errors import DeviceError, DeviceLost, RepertoryError, again
+from repertory.models.errors import ContractError, DeviceError, DeviceLost, RepertoryError, again
 from repertory.models.program import Network, Program
 from repertory.transports.device import Completion, Residency
 from repertory.transports.frame import Fate, Frame, Outcome
@@ -91,18 +91,25 @@ class FlightBook:
             state.turn_frames += started
         return started
 
-    def land(self, completions: Sequence[Completion]) -> None:
-        """Settle what the device has completed."""
+    def land(self, completions: Sequence[Completion]) -> ContractError | None:
+        """Settle what the device has completed; return in what it broke its contract, if it did."""
         frames, rooms, state = self._frames, self._rooms, self._state
+        breach: ContractError | None = None
         for completion in completions:
             frame = completion.frame
-            tenant = frames.pop(frame)
+            tenant = frames.pop(frame, None)
+            if tenant is None:
+                breach = ContractError(f"{frame!r} was completed, and is not in flight")
+                continue
             tenant.entry.in_flight -= 1
             state.in_flight -= 1
             if frame.program is not None and frame.program.key in rooms:
                 rooms[frame.program.key] += 1
-            if completion.fate is Fate.DONE:
-                outputs = completion.outputs
+            outputs = completion.outputs
+            if completion.fate is Fate.DONE and len(outputs) != len(frame.network.outputs):
+                breach = ContractError(f"{frame!r} came with {len(outputs)} outputs")
+                frame.settle(Outcome.FAILED, error=again(breach))
+            elif completion.fate is Fate.DONE:
                 if completion.release is not None:  # lent: a caller that asked for no lease gets its own
                     outputs = tuple(array.copy() for array in outputs)
                     completion.release()
@@ -114,6 +121,7 @@ class FlightBook:
                 self.busy += completion.busy
                 tenant.entry.service = blend(tenant.entry.service, completion.busy)
         self.completed += len(completions)
+        return breach
 
     def clear(self, lost: DeviceError) -> None:
         """The device is gone: what a broken one left in flight goes back to its context."""

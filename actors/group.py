@@ -12,6 +12,7 @@ import anyio
 from repertory.models.errors import (
     ArtifactError,
     ConfigError,
+    ContractError,
     DeviceError,
     DeviceHung,
     DeviceLost,
@@ -34,7 +35,10 @@ from .orders import Evict, GroupOrder, MakeResident, Probe
 from .policy import Bind, Entry, Grant, GroupState, Policy, Wait
 from .stall import StallWatch
 
-__all__ = ["CLOSE_BOUND", "MAX_BARREN", "STALL_FACTOR", "DeviceGroup"]
+__all__ = ["CLOSE_BOUND", "MAX_BARREN", "OPEN_BOUND", "STALL_FACTOR", "DeviceGroup"]
+
+OPEN_BOUND = 60.0
+"""Seconds that opening a device may take, whatever the device thinks of its own bound."""
 
 CLOSE_BOUND = 5.0
 """Seconds that closing a device may take."""
@@ -156,7 +160,10 @@ class DeviceGroup(Actor[GroupOrder]):
         context.detach(self, refusal)
         self.poke()
         program = tenant.entry.program
-        return None if self.uses(program) else program
+        if self.uses(program):
+            return None
+        self._binds.pop(program.key, None)
+        return program
 
     def uses(self, program: Program) -> bool:
         """Whether any context here is served by this program."""
@@ -165,7 +172,10 @@ class DeviceGroup(Actor[GroupOrder]):
     def abandon(self, frame: Frame) -> None:
         """Nobody waits for this frame any more."""
         if self._open and frame in self.flight:
-            self.device.abandon(frame)
+            try:
+                self.device.abandon(frame)
+            except Exception as error:  # noqa: BLE001  (the device's failure, not that of whoever gave up)
+                self._on_fault(_as_fault(error))
 
     def ready(self, now: float) -> None:
         """A context's backlog has ceased to be empty.
@@ -213,7 +223,7 @@ class DeviceGroup(Actor[GroupOrder]):
             if self._used:
                 self.device = self._connect()
             self._used = True
-            await self.device.open(self._on_completed, self._on_fault)
+            await self._open_device()
             self._in_service()
             await self._serve(inbox)
         except Exception as error:
@@ -224,10 +234,23 @@ class DeviceGroup(Actor[GroupOrder]):
             self._open = False
             self.started.set()
             try:
-                with anyio.CancelScope(shield=True):
-                    await self.device.close(bound=CLOSE_BOUND)
+                await self._close_device()
             finally:
                 self._clear()
+
+    async def _open_device(self) -> None:
+        with anyio.move_on_after(OPEN_BOUND) as scope:
+            await self.device.open(self._on_completed, self._on_fault)
+        if scope.cancelled_caught:
+            raise DeviceHung(f"{self.name}: it has not opened within {OPEN_BOUND:g} s", family="group")
+
+    async def _close_device(self) -> None:
+        """Devices keep their bound; one that does not is left behind a second later."""
+        with anyio.move_on_after(CLOSE_BOUND + 1.0, shield=True) as scope:
+            await self.device.close(bound=CLOSE_BOUND)
+        if scope.cancelled_caught:
+            hung = DeviceHung(f"{self.name}: it has not closed within {CLOSE_BOUND:g} s", family="group")
+            self._observer.failed(self, hung)
 
     def _in_service(self) -> None:
         self._open = True
@@ -422,7 +445,9 @@ class DeviceGroup(Actor[GroupOrder]):
     def _on_completed(self, completions: Sequence[Completion]) -> None:
         """Settle a batch; called by the device on the event loop."""
         now = self._loop.now()
-        self.flight.land(completions)
+        breach = self.flight.land(completions)
+        if breach is not None:
+            self._on_fault(_as_fault(breach))
         idle = not self.state.in_flight
         self._stall.progress(now, more=not idle)
         if self._observer.wants_frames:
@@ -454,4 +479,6 @@ class DeviceGroup(Actor[GroupOrder]):
 def _as_fault(error: Exception) -> DeviceError:
     if isinstance(error, DeviceError):
         return error
+    if isinstance(error, ContractError):
+        return DeviceLost(f"the device broke its contract: {error}", family="group")
     return DeviceLost(f"the group's own code failed: {error!r}", family="group")

@@ -90,7 +90,7 @@ class ModelClosed(RepertoryError):
 
 @final
 class RuntimeClosed(RepertoryError):
-    """The caller uses a runtime after it was closed, or in a forked child."""
+    """The caller uses a runtime after it was closed, in a forked child, or from another thread."""
 
 
 class DeviceError(RepertoryError):

@@ -16,7 +16,7 @@ from repertory.actors.group import DeviceGroup
 from repertory.actors.orders import Evict, GroupOrder
 from repertory.actors.policy import Policy
 from repertory.actors.supervisor import Restarts, Supervisor
-from repertory.models.errors import ConfigError, DeviceError, RepertoryError, again
+from repertory.models.errors import ConfigError, DeviceError, DeviceLost, RepertoryError, again
 from repertory.models.program import Program
 from repertory.transports.device import Device
 from repertory.transports.families import connect
@@ -112,18 +112,26 @@ class Fleet:
             name, make = self._numbered(getattr(device, "__name__", "device")), partial(device, self._world)
         if name in self._stations:
             raise ConfigError(f"{name} is given twice")
-        group = DeviceGroup(
-            name,
-            make,
-            policy=self._policy,
-            world=self._world,
-            wheel=self._wheel,
-            observer=self._telemetry,
-        )
+        group = self._group(name, make)
         supervisor = await self._stack.enter_async_context(Supervisor(restarts=Restarts(), grace=GRACE))
         ref = supervisor.start(lambda: group, name=name)
         station = self._stations[name] = Station(group, ref, supervisor)
         return station
+
+    def _group(self, name: str, make: Callable[[], Device]) -> DeviceGroup:
+        try:
+            return DeviceGroup(
+                name,
+                make,
+                policy=self._policy,
+                world=self._world,
+                wheel=self._wheel,
+                observer=self._telemetry,
+            )
+        except RepertoryError:
+            raise
+        except Exception as error:
+            raise DeviceLost(f"{name} could not be made: {error!r}", family="group") from error
 
     def _numbered(self, name: str) -> str:
         """Tell functions of one name apart: the second `camera_npu` becomes `camera_npu-2`."""
@@ -154,6 +162,8 @@ class Fleet:
         Raises:
             ConfigError: there is no such group.
         """
+        if isinstance(names, str):
+            raise ConfigError(f"{names!r} is one name, and a list of them is wanted: [{names!r}]")
         unknown = sorted(set(names or ()) - self._stations.keys())
         if unknown:
             raise ConfigError(f"no group {unknown[0]!r}; there are {self.names}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from threading import get_ident
 from typing import Any, cast, final
 
 import anyio
@@ -11,7 +12,7 @@ import numpy as np
 from anyio.lowlevel import checkpoint
 
 from repertory.actors.context import ModelContext, Overflow
-from repertory.models.errors import InvalidInput, QueueFull
+from repertory.models.errors import InvalidInput, QueueFull, RuntimeClosed
 from repertory.models.spec import Array, TensorSpec
 from repertory.transports.frame import Frame, Outcome
 from repertory.transports.loop import Loop
@@ -38,6 +39,7 @@ class Model:
     ) -> None:
         self._context = context
         self._loop = loop
+        self._thread = get_ident()
         self._timeout = timeout
         self._priority = priority
         self._inputs = context.network.inputs
@@ -97,6 +99,8 @@ class Model:
         context = self._context
         if context.refusal is not None:
             raise context.refused_by()
+        if get_ident() != self._thread:
+            raise RuntimeClosed(f"{self.name} belongs to the event loop of another thread")
         arrays = self._arrays(inputs)
         own = math.inf if timeout is deadline is self._timeout is None else self._own(timeout, deadline)
         caller = self._loop.caller_deadline()
@@ -134,8 +138,8 @@ class Model:
         if timeout is None and deadline is None:
             timeout = self._timeout
         for name, value in (("timeout", timeout), ("deadline", deadline)):
-            if value is not None and math.isnan(value):
-                raise self._invalid(f"{name} is not a number")
+            if value is not None and (not isinstance(value, int | float) or math.isnan(value)):
+                raise self._invalid(f"{name} is not a number: {value!r}")
         moment = math.inf if deadline is None else deadline
         return moment if timeout is None else min(moment, self._loop.now() + timeout)
 

@@ -30,7 +30,7 @@ from repertory.transports.wheel import Wheel
 from repertory.transports.world import World
 
 from .fleet import Fleet, Station
-from .model import Model
+from .model import PRIORITIES, Model
 from .telemetry import Telemetry
 
 __all__ = ["READ_BOUND", "InService", "LoadOptions", "Repertoire"]
@@ -55,6 +55,16 @@ class LoadOptions:
     priority: int = 0
     warm: bool = False
     pin: bool = False
+
+    def __post_init__(self) -> None:
+        if self.name is not None and (not isinstance(self.name, str) or not self.name):
+            raise ConfigError(f"name {self.name!r} came, a text that is not empty is wanted")
+        if not isinstance(self.limits, Limits):
+            raise ConfigError(f"limits {self.limits!r} came, a Limits is wanted")
+        if not isinstance(self.priority, int) or self.priority not in PRIORITIES:
+            raise ConfigError(f"priority {self.priority!r} came, -128 to 127 is wanted")
+        if self.timeout is not None and not (isinstance(self.timeout, int | float) and self.timeout > 0):
+            raise ConfigError(f"timeout {self.timeout!r} came, seconds above 0 are wanted")
 
 
 @final
@@ -263,6 +273,10 @@ class Repertoire:
                 programs[station] = await self._off_loop(prepare)
             except (ArtifactError, UnknownModel) as error:
                 refusals.append(error)
+            except RepertoryError:
+                raise
+            except Exception as error:  # noqa: BLE001  (a device of the user's own)
+                refusals.append(ArtifactError(f"{station.group.name} failed to read the file: {error!r}"))
         if programs and not (every and refusals):
             return programs
         if not refusals:

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
+from threading import get_ident
 from types import TracebackType
 from typing import Self, TypeVar, final
 
@@ -62,7 +63,8 @@ class Runtime:
         self._policy = policy
         self._spans = spans
         self._refusal: Callable[[], RepertoryError] | None = _not_open
-        self._failure: RepertoryError | None = None
+        self._failure: Exception | None = None
+        self._thread = 0
         self._tasks: TaskGroup
         self._opened: anyio.Event
         self._leave: anyio.Event
@@ -85,6 +87,7 @@ class Runtime:
         if self._failure is not None:
             raise self._failure
         self._refusal = None
+        self._thread = get_ident()
         _open_runtimes.add(self)
         return self
 
@@ -92,9 +95,16 @@ class Runtime:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._leave.set()
+        interrupted: BaseException | None = None
         with anyio.CancelScope(shield=True):
-            await self._left.wait()
+            while not self._left.is_set():
+                try:
+                    await self._left.wait()
+                except BaseException as cancel:  # noqa: BLE001  (asyncio's own cancel knows no shield)
+                    interrupted = cancel
         await self._tasks.__aexit__(None, None, None)
+        if interrupted is not None:
+            raise interrupted
 
     async def _run(self) -> None:
         """Hold everything that is open, in a task that outer cancellation does not reach."""
@@ -120,8 +130,10 @@ class Runtime:
                 self._fleet, world=self._world, wheel=wheel, contexts=contexts, telemetry=self._telemetry
             )
             try:
-                await self._open(tasks)
-            except RepertoryError as error:
+                for device in self._devices:
+                    tasks.start_soon(self._fleet.bury, await self._fleet.start(device))
+                await self._open()
+            except Exception as error:  # noqa: BLE001  (raised where the runtime is entered)
                 self._failure = error
             self._opened.set()
             await self._leave.wait()
@@ -130,13 +142,25 @@ class Runtime:
             await self._repertoire.close(bound=GRACE)
         self._telemetry.close()
 
-    async def _open(self, tasks: TaskGroup) -> None:
-        for device in self._devices:
-            station = await self._fleet.start(device)
-            tasks.start_soon(self._fleet.bury, station)
-        await self._fleet.opened()
-        for model in self._config.model if self._config else ():
-            await self._repertoire.load(model.path, model.options)
+    async def _open(self) -> None:
+        """Wait for the groups and load the configured models, unless whoever opens gives up."""
+        failure: Exception | None = None
+
+        async def give_up() -> None:
+            await self._leave.wait()
+            opening.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as opening:
+            opening.start_soon(give_up)
+            try:
+                await self._fleet.opened()
+                for model in self._config.model if self._config else ():
+                    await self._repertoire.load(model.path, model.options)
+            except Exception as error:  # noqa: BLE001  (a group would wrap it)
+                failure = error
+            opening.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
 
     def refuse(self, refusal: Callable[[], RepertoryError]) -> None:
         """Admit nothing any more, and fail what waits."""
@@ -251,6 +275,8 @@ class Runtime:
     def _in_service(self) -> Repertoire:
         if self._refusal is not None:
             raise self._refusal()
+        if get_ident() != self._thread:
+            raise RuntimeClosed("the runtime belongs to the event loop of another thread")
         return self._repertoire
 
     async def _order(self, work: Awaitable[T]) -> T:
@@ -324,10 +350,17 @@ def open_runtime(
         ConfigError: the file or an address is wrong.
         DeviceError: (on entering) a device is not there, or belongs to somebody else.
     """
+    if isinstance(source, str) and "://" in source:
+        raise ConfigError(
+            f"{source!r} is an address, and a list of them is wanted: open_runtime([{source!r}])"
+        )
     config = read_config(Path(source)) if isinstance(source, str | Path) else None
     devices = [group.address for group in config.group] if config else source
     if isinstance(devices, str | Path) or not devices:
         raise ConfigError("a runtime needs at least one device address")
+    for device in devices:
+        if not isinstance(device, str) and not callable(device):
+            raise ConfigError(f"{device!r} is neither an address nor a function that makes a device")
     return Runtime(
         devices, config=config, world=world or RealWorld(), policy=policy or Rotation(), spans=spans
     )

@@ -149,3 +149,39 @@ async def test_caller_deadline_of_a_cancelled_task_has_passed() -> None:
         scope.cancel()
         assert loop.caller_deadline() == -math.inf
         await checkpoint()
+
+
+async def test_timers_fire_in_order_and_not_before_their_time() -> None:
+    loop = current_loop()
+    fired: list[tuple[str, float]] = []
+    done = anyio.Event()
+    begin = loop.now()
+
+    def fire(name: str) -> None:
+        fired.append((name, loop.now() - begin))
+        if name == "late":
+            done.set()
+
+    loop.call_at(math.inf, lambda: fire("never"))
+    loop.call_at(begin + 0.02, lambda: fire("late"))
+    loop.call_at(begin + 0.01, lambda: fire("early"))
+    loop.call_at(begin - 1.0, lambda: fire("past"))
+    with anyio.fail_after(HANG):
+        await done.wait()
+    assert [name for name, _ in fired] == ["past", "early", "late"]
+    assert [moment >= due - 0.001 for (_, moment), due in zip(fired, (0, 0.01, 0.02), strict=True)] == [
+        True
+    ] * 3
+
+
+async def test_a_timer_that_was_cancelled_does_not_fire() -> None:
+    loop = current_loop()
+    fired: list[str] = []
+    done = anyio.Event()
+    timer = loop.call_at(loop.now() + 0.005, lambda: fired.append("cancelled"))
+    loop.call_at(loop.now() + 0.01, done.set)
+    timer.cancel()
+    timer.cancel()
+    with anyio.fail_after(HANG):
+        await done.wait()
+    assert fired == []

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable
 from typing import final
 
-from .loop import Loop
+from .loop import Loop, Timer
 
 __all__ = ["make"]
 
@@ -25,9 +26,21 @@ class AsyncioLoop(Loop):
     def call_soon(self, callback: Callable[[], None]) -> None:
         self._loop.call_soon(callback)
 
+    def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
+        return _NEVER if when == math.inf else self._loop.call_at(when, callback)
+
     def call_from_thread(self, callback: Callable[[], None]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(callback)
+
+
+@final
+class _Never:
+    def cancel(self) -> None:
+        pass
+
+
+_NEVER = _Never()
 
 
 def _fill(slot: asyncio.Future[None]) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import heapq
+import math
+from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any, final
 
 import trio
 
-from .loop import Loop
+from .loop import Loop, Timer
 
 __all__ = ["make"]
 
@@ -45,23 +48,85 @@ class TrioSlot:
 
 
 @final
+class _Timer:
+    """One entry of the dispatcher's heap; None for a callback once it is cancelled."""
+
+    __slots__ = ("callback", "when")
+
+    def __init__(self, when: float, callback: Callable[[], None]) -> None:
+        self.when = when
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+    def __lt__(self, other: _Timer) -> bool:
+        return self.when < other.when
+
+
+@final
 class TrioLoop(Loop):
-    """Callbacks go through the run's token, which serves the loop's thread and foreign ones alike."""
+    """Callbacks run in a system task of the run, which is woken like any other.
+
+    The run's own token would do for them too, but it goes through a socket; foreign threads use it.
+    """
 
     def __init__(self) -> None:
         self._token = trio.lowlevel.current_trio_token()
         self.now = trio.lowlevel.current_clock().current_time
         self.slot = TrioSlot
         self.fill = TrioSlot.fill
+        self._soon: deque[Callable[[], None]] = deque()
+        self._timers: list[_Timer] = []
+        self._nap = trio.CancelScope()
+        self._idle: TrioSlot | None = None
+        trio.lowlevel.spawn_system_task(self._dispatch, name="repertory: callbacks")
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        self._token.run_sync_soon(callback)
+        self._soon.append(callback)
+        if self._idle is not None:
+            idle, self._idle = self._idle, None
+            idle.fill()
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
+        timer = _Timer(when, callback)
+        if when < math.inf:
+            heapq.heappush(self._timers, timer)
+            self._nap.deadline = min(self._nap.deadline, when)  # nobody need be woken for that
+        return timer
 
     def call_from_thread(self, callback: Callable[[], None]) -> None:
         with contextlib.suppress(trio.RunFinishedError):
             self._token.run_sync_soon(callback)
 
+    async def _dispatch(self) -> None:
+        while True:
+            for _ in range(len(self._soon)):  # what they call for comes in the next step
+                self._soon.popleft()()
+            self._fire()
+            if self._soon:
+                await trio.lowlevel.cancel_shielded_checkpoint()
+                continue
+            self._idle = TrioSlot()
+            with trio.CancelScope(deadline=self._timers[0].when if self._timers else math.inf) as self._nap:
+                await self._idle
+            self._idle = None
+
+    def _fire(self) -> None:
+        timers, now = self._timers, self.now()
+        while timers and (timers[0].callback is None or timers[0].when <= now):
+            callback = heapq.heappop(timers).callback
+            if callback is not None:
+                callback()
+
+
+_loops: trio.lowlevel.RunVar[TrioLoop] = trio.lowlevel.RunVar("repertory_loop")
+
 
 def make() -> Loop:
-    """Return the seam for the running trio loop."""
-    return TrioLoop()
+    """Return the seam for the running trio loop: one a run."""
+    try:
+        return _loops.get()
+    except LookupError:
+        _loops.set(loop := TrioLoop())
+        return loop

@@ -14,11 +14,18 @@ from typing import Any, Protocol
 
 from anyio.lowlevel import current_token
 
-__all__ = ["Loop", "Slot", "current_loop"]
+__all__ = ["Loop", "Slot", "Timer", "current_loop"]
 
 
 class Slot(Awaitable[None], Protocol):
     """A one-shot wake-up with one waiter; awaiting it is a checkpoint."""
+
+
+class Timer(Protocol):
+    """A call that `Loop.call_at` has promised."""
+
+    def cancel(self) -> None:
+        """Take the promise back; any number of times, also after the call."""
 
 
 class Loop(ABC):
@@ -40,6 +47,10 @@ class Loop(ABC):
     @abstractmethod
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Run `callback` on the loop, after the current step has ended."""
+
+    @abstractmethod
+    def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
+        """Run `callback` on the loop at `when`, on its clock; `math.inf` is never."""
 
     @abstractmethod
     def call_from_thread(self, callback: Callable[[], None]) -> None:

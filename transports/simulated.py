@@ -141,6 +141,10 @@ class SimulatedDevice(Device):
                 frame = await self._frames.get()
             except ChannelClosed:
                 return
+            if frame.outcome is not None:  # nobody waits: do not even begin
+                lost = DeviceLost("the frame was not run", family=self.capabilities.family)
+                self._outbox.put(Completion(frame, Fate.UNDONE, error=lost))
+                continue
             service = self._service(frame.program, frame.network)
             await self._pass(service)
             if not self._closing:

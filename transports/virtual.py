@@ -11,13 +11,14 @@ import math
 import selectors
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, final
 
 import anyio
 from anyio.abc import TaskGroup
 
-from .loop import Loop, Slot
+from .loop import Loop, Slot, Timer
 from .world import Channel, ChannelClosed, Condition, Driver, DriverLoop, Outbox, World
 
 __all__ = ["VirtualChannel", "VirtualCondition", "VirtualWorld", "virtual_options"]
@@ -33,13 +34,14 @@ class _Waiter:
         served: whether `value` or `error` is the outcome.
     """
 
-    __slots__ = ("_loop", "_next_event", "_ready", "_scope", "_slot", "error", "served", "value")
+    __slots__ = ("_loop", "_next_event", "_ready", "_slot", "_timer", "_until", "error", "served", "value")
 
     def __init__(self, loop: Loop, ready: Callable[[], Any], next_event: Callable[[], float]) -> None:
         self._loop = loop
         self._ready = ready
         self._next_event = next_event
-        self._scope: anyio.CancelScope
+        self._timer: Timer
+        self._until: float
         self._slot: Slot
         self.value: Any = None
         self.error: Exception | None = None
@@ -48,8 +50,15 @@ class _Waiter:
     async def sleep(self, deadline: float) -> None:
         """Return once served, at the next event, or at `deadline`."""
         self._slot = self._loop.slot()
-        with anyio.CancelScope(deadline=min(deadline, self._next_event())) as self._scope:
+        self._wake_at(min(deadline, self._next_event()))
+        try:
             await self._slot
+        finally:
+            self._timer.cancel()
+
+    def _wake_at(self, when: float) -> None:
+        self._until = when
+        self._timer = self._loop.call_at(when, partial(self._loop.fill, self._slot))
 
     def look(self) -> None:
         """Look again, for the task that sleeps: it is woken only if that is its last look."""
@@ -60,8 +69,9 @@ class _Waiter:
         if self.value or self.error is not None:
             self.served = True
             self._loop.fill(self._slot)
-        elif (event := self._next_event()) < self._scope.deadline:
-            self._scope.deadline = event
+        elif (event := self._next_event()) < self._until:
+            self._timer.cancel()
+            self._wake_at(event)
 
 
 @final
@@ -141,6 +151,11 @@ class VirtualChannel(Channel[T], Generic[T]):
         return self._items.popleft()
 
 
+def _at_once(callback: Callable[[], None]) -> None:
+    """Driver loops are tasks of the event loop: what they produce is where it belongs already."""
+    callback()
+
+
 @final
 class VirtualWorld(World):
     """Driver loops that have not ended when the world closes are cancelled."""
@@ -149,15 +164,12 @@ class VirtualWorld(World):
 
     def __init__(self) -> None:
         self._tasks: TaskGroup
-        self._posts: VirtualChannel[Callable[[], None]]
         self._scopes: dict[anyio.CancelScope, None] = {}
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
         self.now = self.loop.now
-        self._posts = VirtualChannel[Callable[[], None]](self)
         self._tasks = await anyio.create_task_group().__aenter__()
-        self.spawn(self._run_posts, name="posts")
         return self
 
     async def __aexit__(
@@ -174,16 +186,7 @@ class VirtualWorld(World):
         return VirtualChannel(self)
 
     def outbox(self, deliver: Callable[[list[T]], None]) -> Outbox[T]:
-        return Outbox(self._post, deliver)
-
-    def _post(self, callback: Callable[[], None]) -> None:
-        self._posts.put(callback)
-
-    async def _run_posts(self) -> None:
-        """Run what was posted, each in a step of its own; cheaper than a loop's own way of doing so."""
-        while True:
-            callback = await self._posts.get()
-            callback()
+        return Outbox(_at_once, deliver)
 
     def spawn(
         self, loop: DriverLoop, *, name: str, on_exit: Callable[[BaseException | None], None] | None = None

@@ -11,10 +11,14 @@ import anyio
 
 from .loop import Loop, Slot
 
-__all__ = ["TICK", "Alarm", "Timed", "Wheel"]
+__all__ = ["FAR", "TICK", "Alarm", "Timed", "Wheel"]
 
 TICK = 0.005
 """Seconds: what is due is told so at most this much late, and never early."""
+
+
+FAR = 1e12
+"""Seconds on the loop's clock beyond which a moment counts as never: some thirty thousand years."""
 
 
 class Timed(Protocol):
@@ -65,8 +69,8 @@ class Wheel:
         return sum(map(len, self._buckets.values()))
 
     def add(self, item: Timed, when: float) -> None:
-        """Have `item` told at `when`, on the loop's clock. `math.inf` is never."""
-        if when == math.inf:
+        """Have `item` told at `when`, on the loop's clock; beyond `FAR` is never."""
+        if when > FAR:
             return
         tick = math.ceil(when / TICK)
         if tick * TICK < when:  # the division was rounded down

@@ -182,7 +182,12 @@ class World(ABC):
 
     @abstractmethod
     def outbox(self, deliver: Callable[[list[T]], None]) -> Outbox[T]:
-        """Return a new outbox that calls `deliver` on the event loop. `deliver` must not raise."""
+        """Return a new outbox that calls `deliver` on the event loop; `deliver` must not raise.
+
+        In the real world that is in a later step, in batches. In a virtual one it is at once, for driver
+        loops are tasks of the event loop: whoever must not be called back from inside a call of its own
+        (`Device.start`) makes an outbox over `Loop.call_soon` instead.
+        """
 
     @abstractmethod
     def spawn(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -131,16 +132,19 @@ async def test_a_storm_of_cancels_harms_nobody_else(
             assert caller.end == "answered" or (caller.end == "late" and caller.timeout is not None)
         else:
             assert caller.end in {"answered", "cancelled", "never asked"}
-    ends = [caller.end for caller in callers]
-    assert ends.count("cancelled") > CALLERS // 10
-    assert "late" in ends
+    ends = Counter(caller.end for caller in callers)
+    assert ends["cancelled"] > CALLERS // 10
+    assert ends["late"]
     books = statistics.models.values()
     assert all(map(reconciles, books))
     assert [(book.waiting, book.in_flight) for book in books] == [(0, 0)] * 3
-    assert sum(book.admitted for book in books) == CALLERS + 3 - ends.count("never asked")
-    assert sum(book.answered for book in books) == ends.count("answered") + 3
-    assert sum(book.cancelled for book in books) == ends.count("cancelled")
-    assert sum(book.expired for book in books) == ends.count("late")
+    answered = sum(book.answered for book in books) - 3
+    cancelled = sum(book.cancelled for book in books)
+    assert sum(book.expired for book in books) == ends["late"]
+    # a cancel may come when the outcome is fixed already, or before the request was admitted
+    assert 0 <= answered - ends["answered"] <= 5
+    assert 0 <= ends["cancelled"] - cancelled <= 5
+    assert sum(book.admitted for book in books) == answered + cancelled + ends["late"] + 3
     (group,) = statistics.groups.values()
     assert (group.in_flight, group.incarnations) == (0, 1)
     assert group.swaps > 3

@@ -162,6 +162,26 @@ async def test_networks_of_one_file_swap_by_the_model_alone(anyio_backend: objec
         ]
 
 
+async def test_without_reconfigure_each_of_them_is_opened_anew(anyio_backend: object) -> None:
+    nets = [Net(name, seed=seed, configuration=seed) for seed, name in enumerate("xy")]
+    machine = Machine(SimulatedMx3(reconfigure=False))
+    async with open_runtime([machine.group()], world=VirtualWorld()) as rt:
+        x, y = [await rt.load(dfp(*nets), network=net.name) for net in nets]
+        first, second = await _turns(machine, x, y)
+        answers = (await y.infer(image(7))).values()
+    assert [a.tobytes() for a in answers] == [a.tobytes() for a in expected(nets[1], image(7))]
+    model_id = first[0][1]
+    assert second == [
+        ("memx_set_stream_disable", model_id, 1),
+        ("memx_close", model_id),
+        ("memx_open", model_id, 0, 31.0),
+        ("memx_set_ifmap_queue_size", model_id, 9),
+        ("memx_set_ofmap_queue_size", model_id, 9),
+        ("memx_download_model", model_id, 1, WHOLE),
+        ("memx_set_stream_enable", model_id, 0),
+    ]
+
+
 async def test_weights_come_again_after_another_file(anyio_backend: object) -> None:
     nets = [Net(name, seed=seed, configuration=seed) for seed, name in enumerate("xy")]
     machine = Machine(SimulatedMx3())

@@ -107,7 +107,7 @@ async def test_an_outbox_gathers_and_can_be_flushed(make_world: MakeWorld, anyio
     batches: list[list[int]] = []
 
     async with make_world() as world:
-        outbox = world.outbox(batches.append)
+        outbox = Outbox[int](world.loop.call_soon, batches.append)
         outbox.put(1)
         outbox.put(2)
         assert batches == []
@@ -151,7 +151,7 @@ async def test_what_is_put_during_a_delivery_comes_in_the_next(
             done.set()
 
     async with make_world() as world:
-        outbox = world.outbox(deliver)
+        outbox = Outbox[int](world.loop.call_soon, deliver)
         outbox.put(1)
         with anyio.fail_after(BOUND):
             await done.wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final, final
@@ -90,6 +91,16 @@ class Control:
         context = self._contexts.get(image.file) or await self._open_context(image.file)
         self._contexts.move_to_end(image.file)
         context.programs.add(program.key)
+        try:
+            await self._load(context, image, known=known)
+        except ArtifactError:
+            await self.free([program])
+            raise
+        check(await self._library.memx_set_stream_enable(context.model_id, 0), "memx_set_stream_enable")
+        self._running = context
+        return context.model_id
+
+    async def _load(self, context: _Context, image: Loadable, *, known: bool) -> None:
         weights_stay = self._holder == image.file
         if known and await self._rebind(context, weights_stay=weights_stay):
             weights_stay = False
@@ -98,9 +109,6 @@ class Control:
             weights_stay = False
         await self._download(context, image, weights_stay=weights_stay)
         await self._verify(context, image)
-        check(await self._library.memx_set_stream_enable(context.model_id, 0), "memx_set_stream_enable")
-        self._running = context
-        return context.model_id
 
     async def free(self, programs: list[Program]) -> None:
         """Close the contexts that only these programs use."""
@@ -116,7 +124,8 @@ class Control:
     async def close(self) -> None:
         """Close every context and unlock the group, whatever the library says to it."""
         for file in list(self._contexts):
-            await self._close_context(file)
+            with contextlib.suppress(DeviceError):
+                await self._close_context(file)
         if self._locked:
             self._locked = False
             self._table.locked.discard(self._group)
@@ -230,12 +239,14 @@ class Control:
 
     async def _close_context(self, file: str) -> None:
         context = self._contexts.pop(file)
-        if context is self._running:
-            await self._pause()
         if self._holder == file:
             self._holder = None
-        await self._library.memx_close(context.model_id)
-        self._table.give_back(context.model_id)
+        try:
+            if context is self._running:
+                await self._pause()
+        finally:
+            await self._library.memx_close(context.model_id)
+            self._table.give_back(context.model_id)
 
 
 def failure(status: int, call: str) -> DeviceError:

@@ -106,7 +106,7 @@ class Lane:
         self._depth = depth
         self._clock = now
         self._next_entry = now
-        self._activity = Activity.PAUSED
+        self._activity: Activity = Activity.PAUSED
         self._still_until = -math.inf  # until then nothing happens by itself while that is the activity
 
     def put(self, flow_id: int, frame: bytes) -> bool:
