@@ -151,37 +151,30 @@ async def test_caller_deadline_of_a_cancelled_task_has_passed() -> None:
         await checkpoint()
 
 
-async def test_timers_fire_in_order_and_not_before_their_time() -> None:
+async def test_waiting_until_a_time_ends_there_and_not_before() -> None:
     loop = current_loop()
-    fired: list[tuple[str, float]] = []
-    done = anyio.Event()
     begin = loop.now()
-
-    def fire(name: str) -> None:
-        fired.append((name, loop.now() - begin))
-        if name == "late":
-            done.set()
-
-    loop.call_at(math.inf, lambda: fire("never"))
-    loop.call_at(begin + 0.02, lambda: fire("late"))
-    loop.call_at(begin + 0.01, lambda: fire("early"))
-    loop.call_at(begin - 1.0, lambda: fire("past"))
     with anyio.fail_after(HANG):
-        await done.wait()
-    assert [name for name, _ in fired] == ["past", "early", "late"]
-    assert [moment >= due - 0.001 for (_, moment), due in zip(fired, (0, 0.01, 0.02), strict=True)] == [
-        True
-    ] * 3
+        await loop.wait_until(loop.slot(), begin + 0.01)
+        await loop.wait_until(loop.slot(), begin - 1.0)
+    assert loop.now() >= begin + 0.009
 
 
-async def test_a_timer_that_was_cancelled_does_not_fire() -> None:
+@pytest.mark.parametrize("when", [3600.0, math.inf])
+async def test_waiting_until_a_time_ends_early_where_the_slot_is_filled(when: float) -> None:
     loop = current_loop()
-    fired: list[str] = []
-    done = anyio.Event()
-    timer = loop.call_at(loop.now() + 0.005, lambda: fired.append("cancelled"))
-    loop.call_at(loop.now() + 0.01, done.set)
-    timer.cancel()
-    timer.cancel()
-    with anyio.fail_after(HANG):
-        await done.wait()
-    assert fired == []
+    slot = loop.slot()
+    async with anyio.create_task_group() as tasks:
+        with anyio.fail_after(HANG):
+            tasks.start_soon(loop.wait_until, slot, loop.now() + when)
+            await checkpoint()
+            loop.fill(slot)
+
+
+async def test_waiting_until_a_time_can_be_cancelled() -> None:
+    loop = current_loop()
+    slot = loop.slot()
+    with anyio.move_on_after(0) as scope:
+        await loop.wait_until(slot, loop.now() + 3600)
+    assert scope.cancelled_caught
+    loop.fill(slot)

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from typing import final
 
-from .loop import Loop, Timer
+from .loop import Loop, Slot
 
 __all__ = ["make"]
 
@@ -26,21 +26,19 @@ class AsyncioLoop(Loop):
     def call_soon(self, callback: Callable[[], None]) -> None:
         self._loop.call_soon(callback)
 
-    def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
-        return _NEVER if when == math.inf else self._loop.call_at(when, callback)
+    async def wait_until(self, slot: Slot, when: float) -> None:
+        if when == math.inf:
+            await slot
+            return
+        timer = self._loop.call_at(when, self.fill, slot)
+        try:
+            await slot
+        finally:
+            timer.cancel()
 
     def call_from_thread(self, callback: Callable[[], None]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(callback)
-
-
-@final
-class _Never:
-    def cancel(self) -> None:
-        pass
-
-
-_NEVER = _Never()
 
 
 def _fill(slot: asyncio.Future[None]) -> None:

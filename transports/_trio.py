@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import heapq
-import math
 from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any, final
 
 import trio
 
-from .loop import Loop, Timer
+from .loop import Loop, Slot
 
 __all__ = ["make"]
 
@@ -48,23 +46,6 @@ class TrioSlot:
 
 
 @final
-class _Timer:
-    """One entry of the dispatcher's heap; None for a callback once it is cancelled."""
-
-    __slots__ = ("callback", "when")
-
-    def __init__(self, when: float, callback: Callable[[], None]) -> None:
-        self.when = when
-        self.callback: Callable[[], None] | None = callback
-
-    def cancel(self) -> None:
-        self.callback = None
-
-    def __lt__(self, other: _Timer) -> bool:
-        return self.when < other.when
-
-
-@final
 class TrioLoop(Loop):
     """Callbacks run in a system task of the run, which is woken like any other.
 
@@ -77,8 +58,6 @@ class TrioLoop(Loop):
         self.slot = TrioSlot
         self.fill = TrioSlot.fill
         self._soon: deque[Callable[[], None]] = deque()
-        self._timers: list[_Timer] = []
-        self._nap = trio.CancelScope()
         self._idle: TrioSlot | None = None
         trio.lowlevel.spawn_system_task(self._dispatch, name="repertory: callbacks")
 
@@ -88,12 +67,9 @@ class TrioLoop(Loop):
             idle, self._idle = self._idle, None
             idle.fill()
 
-    def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
-        timer = _Timer(when, callback)
-        if when < math.inf:
-            heapq.heappush(self._timers, timer)
-            self._nap.deadline = min(self._nap.deadline, when)  # nobody need be woken for that
-        return timer
+    async def wait_until(self, slot: Slot, when: float) -> None:
+        with trio.CancelScope(deadline=when):
+            await slot
 
     def call_from_thread(self, callback: Callable[[], None]) -> None:
         with contextlib.suppress(trio.RunFinishedError):
@@ -103,21 +79,11 @@ class TrioLoop(Loop):
         while True:
             for _ in range(len(self._soon)):  # what they call for comes in the next step
                 self._soon.popleft()()
-            self._fire()
             if self._soon:
                 await trio.lowlevel.cancel_shielded_checkpoint()
                 continue
             self._idle = TrioSlot()
-            with trio.CancelScope(deadline=self._timers[0].when if self._timers else math.inf) as self._nap:
-                await self._idle
-            self._idle = None
-
-    def _fire(self) -> None:
-        timers, now = self._timers, self.now()
-        while timers and (timers[0].callback is None or timers[0].when <= now):
-            callback = heapq.heappop(timers).callback
-            if callback is not None:
-                callback()
+            await self._idle
 
 
 _loops: trio.lowlevel.RunVar[TrioLoop] = trio.lowlevel.RunVar("repertory_loop")

@@ -14,18 +14,11 @@ from typing import Any, Protocol
 
 from anyio.lowlevel import current_token
 
-__all__ = ["Loop", "Slot", "Timer", "current_loop"]
+__all__ = ["Loop", "Slot", "current_loop"]
 
 
 class Slot(Awaitable[None], Protocol):
     """A one-shot wake-up with one waiter; awaiting it is a checkpoint."""
-
-
-class Timer(Protocol):
-    """A call that `Loop.call_at` has promised."""
-
-    def cancel(self) -> None:
-        """Take the promise back; any number of times, also after the call."""
 
 
 class Loop(ABC):
@@ -49,8 +42,8 @@ class Loop(ABC):
         """Run `callback` on the loop, after the current step has ended."""
 
     @abstractmethod
-    def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
-        """Run `callback` on the loop at `when`, on its clock; `math.inf` is never."""
+    async def wait_until(self, slot: Slot, when: float) -> None:
+        """Wait until `slot` is filled, at the latest until `when`, on the loop's clock; ends it for good."""
 
     @abstractmethod
     def call_from_thread(self, callback: Callable[[], None]) -> None:

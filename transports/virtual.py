@@ -11,14 +11,13 @@ import math
 import selectors
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, final
 
 import anyio
 from anyio.abc import TaskGroup
 
-from .loop import Loop, Slot, Timer
+from .loop import Loop, Slot
 from .world import Channel, ChannelClosed, Condition, Driver, DriverLoop, Outbox, World
 
 __all__ = ["VirtualChannel", "VirtualCondition", "VirtualWorld", "virtual_options"]
@@ -34,13 +33,12 @@ class _Waiter:
         served: whether `value` or `error` is the outcome.
     """
 
-    __slots__ = ("_loop", "_next_event", "_ready", "_slot", "_timer", "_until", "error", "served", "value")
+    __slots__ = ("_loop", "_next_event", "_ready", "_slot", "_until", "error", "served", "value")
 
     def __init__(self, loop: Loop, ready: Callable[[], Any], next_event: Callable[[], float]) -> None:
         self._loop = loop
         self._ready = ready
         self._next_event = next_event
-        self._timer: Timer
         self._until: float
         self._slot: Slot
         self.value: Any = None
@@ -50,15 +48,8 @@ class _Waiter:
     async def sleep(self, deadline: float) -> None:
         """Return once served, at the next event, or at `deadline`."""
         self._slot = self._loop.slot()
-        self._wake_at(min(deadline, self._next_event()))
-        try:
-            await self._slot
-        finally:
-            self._timer.cancel()
-
-    def _wake_at(self, when: float) -> None:
-        self._until = when
-        self._timer = self._loop.call_at(when, partial(self._loop.fill, self._slot))
+        self._until = min(deadline, self._next_event())
+        await self._loop.wait_until(self._slot, self._until)
 
     def look(self) -> None:
         """Look again, for the task that sleeps: it is woken only if that is its last look."""
@@ -69,9 +60,8 @@ class _Waiter:
         if self.value or self.error is not None:
             self.served = True
             self._loop.fill(self._slot)
-        elif (event := self._next_event()) < self._until:
-            self._timer.cancel()
-            self._wake_at(event)
+        elif self._next_event() < self._until:
+            self._loop.fill(self._slot)  # it sleeps too long: let it look itself
 
 
 @final

@@ -7,8 +7,6 @@ import math
 from collections.abc import Callable
 from typing import Protocol, final
 
-import anyio
-
 from .loop import Loop, Slot
 
 __all__ = ["FAR", "TICK", "Alarm", "Timed", "Wheel"]
@@ -100,8 +98,7 @@ class Wheel:
                 continue
             self._slot = self._loop.slot()
             self._sleeps_until = math.inf if tick is None else tick
-            with anyio.move_on_at(self._sleeps_until * TICK):
-                await self._slot
+            await self._loop.wait_until(self._slot, self._sleeps_until * TICK)
             self._slot = None
 
     def _next(self) -> int | None:
