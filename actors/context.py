@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeAlias, final
 
+from repertory.models.checks import is_a
 from repertory.models.errors import (
     ConfigError,
     DeadlineExceeded,
@@ -65,7 +66,7 @@ class Limits:
         except ValueError:
             choices = ", ".join(choice.value for choice in Overflow)
             raise ConfigError(f"overflow {self.overflow!r} came, one of {choices} is wanted") from None
-        if not isinstance(self.queue, int) or not isinstance(self.queue_bytes, int):
+        if not is_a(self.queue, int) or not is_a(self.queue_bytes, int):
             raise ConfigError(
                 f"a queue of {self.queue!r} frames, {self.queue_bytes!r} bytes is no whole number"
             )

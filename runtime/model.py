@@ -12,6 +12,7 @@ import numpy as np
 from anyio.lowlevel import checkpoint
 
 from repertory.actors.context import ModelContext, Overflow
+from repertory.models.checks import is_a
 from repertory.models.errors import InvalidInput, QueueFull, RuntimeClosed
 from repertory.models.spec import Array, TensorSpec
 from repertory.transports.frame import Frame, Outcome
@@ -138,7 +139,7 @@ class Model:
         if timeout is None and deadline is None:
             timeout = self._timeout
         for name, value in (("timeout", timeout), ("deadline", deadline)):
-            if value is not None and (not isinstance(value, int | float) or math.isnan(value)):
+            if value is not None and (not is_a(value, int, float) or math.isnan(value)):
                 raise self._invalid(f"{name} is not a number: {value!r}")
         moment = math.inf if deadline is None else deadline
         return moment if timeout is None else min(moment, self._loop.now() + timeout)

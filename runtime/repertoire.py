@@ -15,6 +15,7 @@ from repertory.actors.actor import ActorRef
 from repertory.actors.context import ContextOrder, Drain, Limits, ModelContext
 from repertory.actors.orders import MakeResident
 from repertory.actors.supervisor import Supervisor
+from repertory.models.checks import is_a
 from repertory.models.errors import (
     ArtifactError,
     ConfigError,
@@ -57,13 +58,13 @@ class LoadOptions:
     pin: bool = False
 
     def __post_init__(self) -> None:
-        if self.name is not None and (not isinstance(self.name, str) or not self.name):
+        if self.name is not None and (not is_a(self.name, str) or not self.name):
             raise ConfigError(f"name {self.name!r} came, a text that is not empty is wanted")
-        if not isinstance(self.limits, Limits):
+        if not is_a(self.limits, Limits):
             raise ConfigError(f"limits {self.limits!r} came, a Limits is wanted")
-        if not isinstance(self.priority, int) or self.priority not in PRIORITIES:
+        if not is_a(self.priority, int) or self.priority not in PRIORITIES:
             raise ConfigError(f"priority {self.priority!r} came, -128 to 127 is wanted")
-        if self.timeout is not None and not (isinstance(self.timeout, int | float) and self.timeout > 0):
+        if self.timeout is not None and not (is_a(self.timeout, int, float) and self.timeout > 0):
             raise ConfigError(f"timeout {self.timeout!r} came, seconds above 0 are wanted")
 
 
