@@ -90,7 +90,8 @@ class Model:
 
         Raises:
             InvalidInput: a tensor is wrong; nothing was queued.
-            QueueFull: the model's queue is full (`overflow="refuse"`).
+            QueueFull: the model's queue is full (`overflow="refuse"`), or no place became free by the
+                request's own deadline (`overflow="wait"`).
             Superseded: a newer frame took this one's place (`overflow="drop_oldest"`).
             DeadlineUnreachable: the deadline has passed already; nothing was queued.
             DeadlineExceeded: the deadline passed in the queue or on the device.

@@ -115,6 +115,12 @@ class Telemetry(GroupObserver):
         return [_decided(*entry) for entry in self._decisions]
 
     def decided(self, group: DeviceGroup, decision: Decision, now: float) -> None:
+        if (
+            isinstance(decision, Bind)
+            and self._decisions
+            and self._decisions[-1][1:] == (group.name, decision)
+        ):
+            return  # asked again after the drain, or by the group's own task: the same decision
         self._decisions.append((now, group.name, decision))
 
     def swapped(self, group: DeviceGroup, program: Program, began: float, ended: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import logging
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final, final
@@ -16,6 +16,8 @@ from .library import Libmemx
 from .program import Loadable, loadable
 
 __all__ = ["Control", "check", "failure"]
+
+_log = logging.getLogger("repertory.memx")
 
 _FILE_AT_FAULT: Final = frozenset(
     {
@@ -124,8 +126,10 @@ class Control:
     async def close(self) -> None:
         """Close every context and unlock the group, whatever the library says to it."""
         for file in list(self._contexts):
-            with contextlib.suppress(DeviceError):
+            try:
                 await self._close_context(file)
+            except DeviceError as error:
+                _log.warning("memx group %d: %s", self._group, error)
         if self._locked:
             self._locked = False
             self._table.locked.discard(self._group)
