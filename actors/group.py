@@ -12,7 +12,6 @@ import anyio
 from repertory.models.errors import (
     ArtifactError,
     ConfigError,
-    ContractError,
     DeviceError,
     DeviceHung,
     DeviceLost,
@@ -27,6 +26,7 @@ from repertory.transports.wheel import Alarm, Wheel
 from repertory.transports.world import World
 
 from .actor import Actor, Envelope
+from .bounds import as_fault, close_device, open_device
 from .context import ModelContext
 from .flightbook import FlightBook, Tenant, blend
 from .mailbox import Mailbox
@@ -35,13 +35,7 @@ from .orders import Evict, GroupOrder, MakeResident, Probe
 from .policy import Bind, Entry, Grant, GroupState, Policy, Wait
 from .stall import StallWatch
 
-__all__ = ["CLOSE_BOUND", "MAX_BARREN", "OPEN_BOUND", "STALL_FACTOR", "DeviceGroup"]
-
-OPEN_BOUND = 60.0
-"""Seconds that opening a device may take, whatever the device thinks of its own bound."""
-
-CLOSE_BOUND = 5.0
-"""Seconds that closing a device may take."""
+__all__ = ["MAX_BARREN", "STALL_FACTOR", "DeviceGroup"]
 
 STALL_FACTOR = 20.0
 """A group is hung when no completion came for this many learned service times (at least the floor)."""
@@ -175,7 +169,7 @@ class DeviceGroup(Actor[GroupOrder]):
             try:
                 self.device.abandon(frame)
             except Exception as error:  # noqa: BLE001  (the device's failure, not that of whoever gave up)
-                self._on_fault(_as_fault(error))
+                self._on_fault(as_fault(error))
 
     def ready(self, now: float) -> None:
         """A context's backlog has ceased to be empty.
@@ -193,7 +187,7 @@ class DeviceGroup(Actor[GroupOrder]):
         try:
             decision = self._advance(now)
         except Exception as error:  # noqa: BLE001  (the group's failure, not that of whoever offered)
-            self._on_fault(_as_fault(error))
+            self._on_fault(as_fault(error))
             return
         if isinstance(decision, Bind) or (decision is not None and decision.until < math.inf):
             self.poke()  # the task binds, or waits until another time
@@ -223,34 +217,22 @@ class DeviceGroup(Actor[GroupOrder]):
             if self._used:
                 self.device = self._connect()
             self._used = True
-            await self._open_device()
+            await open_device(self.device, self._on_completed, self._on_fault, name=self.name)
             self._in_service()
             await self._serve(inbox)
         except Exception as error:
-            self.error = self.flight.fault = _as_fault(error)
+            self.error = self.flight.fault = as_fault(error)
             self._observer.failed(self, error)
             raise
         finally:
             self._open = False
             self.started.set()
             try:
-                await self._close_device()
+                hung = await close_device(self.device, name=self.name)
+                if hung is not None:
+                    self._observer.failed(self, hung)
             finally:
                 self._clear()
-
-    async def _open_device(self) -> None:
-        with anyio.move_on_after(OPEN_BOUND) as scope:
-            await self.device.open(self._on_completed, self._on_fault)
-        if scope.cancelled_caught:
-            raise DeviceHung(f"{self.name}: it has not opened within {OPEN_BOUND:g} s", family="group")
-
-    async def _close_device(self) -> None:
-        """Devices keep their bound; one that does not is left behind a second later."""
-        with anyio.move_on_after(CLOSE_BOUND + 1.0, shield=True) as scope:
-            await self.device.close(bound=CLOSE_BOUND)
-        if scope.cancelled_caught:
-            hung = DeviceHung(f"{self.name}: it has not closed within {CLOSE_BOUND:g} s", family="group")
-            self._observer.failed(self, hung)
 
     def _in_service(self) -> None:
         self._open = True
@@ -447,7 +429,7 @@ class DeviceGroup(Actor[GroupOrder]):
         now = self._loop.now()
         breach = self.flight.land(completions)
         if breach is not None:
-            self._on_fault(_as_fault(breach))
+            self._on_fault(as_fault(breach))
         idle = not self.state.in_flight
         self._stall.progress(now, more=not idle)
         if self._observer.wants_frames:
@@ -474,11 +456,3 @@ class DeviceGroup(Actor[GroupOrder]):
     def _raise_fault(self) -> None:
         if self.flight.fault is not None:
             raise self.flight.fault
-
-
-def _as_fault(error: Exception) -> DeviceError:
-    if isinstance(error, DeviceError):
-        return error
-    if isinstance(error, ContractError):
-        return DeviceLost(f"the device broke its contract: {error}", family="group")
-    return DeviceLost(f"the group's own code failed: {error!r}", family="group")

@@ -127,13 +127,17 @@ class Model:
             if frame.outcome is None:
                 context.cancel(frame)
         if frame.outcome is not Outcome.ANSWERED:
-            if frame.outcome is Outcome.EXPIRED and caller < own:
-                await checkpoint()  # the caller's own scope has expired, and ends in its own way
-            assert frame.error is not None, "every other outcome has its error"
-            raise frame.error
+            await self._ended(frame, by_caller=caller < own)
         outputs = frame.outputs
         assert outputs is not None, "an answer has outputs"
         return outputs[0] if len(outputs) == 1 else dict(zip(self._outputs, outputs, strict=True))
+
+    async def _ended(self, frame: Frame, *, by_caller: bool) -> None:
+        """Raise what a request ended in."""
+        if frame.outcome is Outcome.EXPIRED and by_caller:
+            await checkpoint()  # the caller's own scope has expired, and ends in its own way
+        assert frame.error is not None, "every outcome but an answer has its error"
+        raise frame.error
 
     def _own(self, timeout: float | None, deadline: float | None) -> float:
         """Return the moment at which the runtime itself ends the request."""

@@ -81,11 +81,11 @@ class Runtime:
         self._tasks.start_soon(self._run, name="repertory")
         try:
             await self._opened.wait()
-        finally:
-            if self._failure is not None or not self._opened.is_set():
-                await self.__aexit__(None, None, None)
-        if self._failure is not None:
-            raise self._failure
+            if self._failure is not None:
+                raise self._failure  # noqa: TRY301  (closed below, like every other way out)
+        except BaseException:
+            await self.__aexit__(None, None, None)
+            raise
         self._refusal = None
         self._thread = get_ident()
         _open_runtimes.add(self)

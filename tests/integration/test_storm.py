@@ -14,7 +14,8 @@ import anyio
 import pytest
 
 import repertory
-from repertory.actors.group import CLOSE_BOUND, DeviceGroup
+from repertory.actors.bounds import CLOSE_BOUND
+from repertory.actors.group import DeviceGroup
 from repertory.models.errors import DeadlineExceeded, DeviceHung, DeviceLost
 from repertory.models.program import Program
 from repertory.runtime.model import Model

@@ -16,7 +16,7 @@ from anyio.lowlevel import checkpoint
 
 import repertory
 from repertory import Limits, Overflow
-from repertory.actors.group import CLOSE_BOUND, OPEN_BOUND
+from repertory.actors.bounds import CLOSE_BOUND, OPEN_BOUND
 from repertory.models.errors import ConfigError, DeviceError, DeviceHung, InvalidInput, RuntimeClosed
 from repertory.transports.device import Completed, Completion, Fault
 from repertory.transports.frame import Frame
