@@ -171,7 +171,7 @@ def _plain(dtype: np.dtype[Any]) -> _Codec:
 
 _FLOAT32 = np.dtype(np.float32)
 _UINT8 = np.dtype(np.uint8)
-_FORMS = {
+_TABLE = {
     PortFormat.GBF80: _Form(lambda shape: _padded(_gbf80(math.prod(shape[:3]), shape[3])), _FLOAT32),
     PortFormat.RGB565: _Form(lambda shape: 2 * math.prod(shape[:3]), None, input_only=True),
     PortFormat.RGB888: _Form(
@@ -182,3 +182,4 @@ _FORMS = {
     PortFormat.FLOAT32: _Form(lambda shape: 4 * math.prod(shape), _FLOAT32, _plain(np.dtype("<f4"))),
     PortFormat.GBF80_ROW: _Form(_gbf80_rows, _FLOAT32),
 }
+_FORMS = tuple(_TABLE[form] for form in PortFormat)  # by value: an enum's own hash is slow

@@ -174,6 +174,7 @@ class Trial:
         with anyio.move_on_after(self.subject.patience):
             while not all(frame in self.landed for frame in frames):
                 await self._news.wait()
+        require(not self._breaches, "; ".join(self._breaches))  # it says more than what it led to
         missing = sum(frame not in self.landed for frame in frames)
         require(not missing, f"{missing} of {len(frames)} started frames got no completion")
         return [self.landed[frame] for frame in frames]

@@ -237,6 +237,6 @@ def virtual_options(backend: str) -> dict[str, Any]:
     """
     if backend == "asyncio":
         return {"loop_factory": _VirtualEventLoop}
-    import trio.testing  # noqa: PLC0415  (asyncio users do not load trio)
+    from ._trio import JumpingClock  # noqa: PLC0415  (asyncio users do not load trio)
 
-    return {"clock": trio.testing.MockClock(autojump_threshold=0)}
+    return {"clock": JumpingClock()}
