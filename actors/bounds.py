@@ -6,7 +6,7 @@ from typing import Final
 
 import anyio
 
-from repertory.models.errors import ContractError, DeviceError, DeviceHung, DeviceLost
+from repertory.models.errors import ContractError, DeviceError, DeviceHung, DeviceLost, RepertoryError
 from repertory.transports.device import Completed, Device, Fault
 
 __all__ = ["CLOSE_BOUND", "OPEN_BOUND", "as_fault", "close_device", "open_device"]
@@ -47,4 +47,6 @@ def as_fault(error: Exception) -> DeviceError:
         return error
     if isinstance(error, ContractError):
         return DeviceLost(f"the device broke its contract: {error}", family="group")
+    if isinstance(error, RepertoryError):
+        return DeviceLost(str(error), family="group")
     return DeviceLost(f"the group's own code failed: {error!r}", family="group")

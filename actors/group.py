@@ -34,6 +34,7 @@ from .observer import GroupObserver
 from .orders import Evict, GroupOrder, MakeResident, Probe
 from .policy import Bind, Entry, Grant, GroupState, Policy, Wait
 from .stall import StallWatch
+from .vitals import Chart
 
 __all__ = ["MAX_BARREN", "STALL_FACTOR", "DeviceGroup"]
 
@@ -59,6 +60,7 @@ class DeviceGroup(Actor[GroupOrder]):
         error: why the device is out of service; None while it is in service.
         swaps: binds that succeeded, over all incarnations.
         flight: what is started and not completed, and the sums of what was.
+        chart: what the device last told of its health.
 
     Args:
         name: its address, for people.
@@ -86,6 +88,7 @@ class DeviceGroup(Actor[GroupOrder]):
         self.error: BaseException | None = None
         self.swaps = 0
         self.flight = FlightBook(self.state)
+        self.chart = Chart()
         self._binds: Counter[str] = Counter()
         self._connect = connect
         self._policy = policy
@@ -104,6 +107,11 @@ class DeviceGroup(Actor[GroupOrder]):
         self._used = False
         self._draining = False
         self._parked = False
+
+    @property
+    def in_service(self) -> bool:
+        """Whether the device is open."""
+        return self._open
 
     # -- tenants -----------------------------------------------------------------------------------
 
@@ -221,7 +229,8 @@ class DeviceGroup(Actor[GroupOrder]):
             self._in_service()
             await self._serve(inbox)
         except Exception as error:
-            self.error = self.flight.fault = as_fault(error)
+            self.flight.fault = as_fault(error)
+            self.error = error if isinstance(error, RepertoryError) else self.flight.fault
             self._observer.failed(self, error)
             raise
         finally:
@@ -401,7 +410,9 @@ class DeviceGroup(Actor[GroupOrder]):
             case Probe():
                 if self.device.capabilities.probe_needs_idle:
                     await self._drain()
-                return await self.device.probe()
+                health = await self.device.probe()
+                self.chart.note(health, self._loop.now())
+                return health
         return None
 
     async def _make_resident(self, entry: Entry) -> None:

@@ -114,11 +114,7 @@ class Dfp:
             raise ArtifactError(f"DFP: the networks {list(self.models)} are none or not distinct")
         _check_ports(self.inputs, "input", len(self.models))
         _check_ports(self.outputs, "output", len(self.models))
-        for port in self.outputs:
-            if port.active and formats.input_only(port.format):
-                raise ArtifactError(
-                    f"DFP: output port {port.number} is {port.format.name}, an input's format"
-                )
+        _check_directions(self.inputs, self.outputs)
         networks = {network.name: network for network in self.networks}
         for twin in self.twin.networks if self.twin else ():
             _check_twin(twin, networks.get(twin.name))
@@ -270,6 +266,18 @@ def _check_ports(ports: Sequence[Port], direction: str, models: int) -> None:
         if (port.port_set, port.number) in taken:
             raise ArtifactError(f"DFP: {direction} port {port.number} is there twice in set {port.port_set}")
         taken.add((port.port_set, port.number))
+
+
+def _check_directions(inputs: Iterable[Port], outputs: Iterable[Port]) -> None:
+    """Refuse what only a port of the other direction has."""
+    for port in inputs:
+        if port.hpoc is not None:
+            raise ArtifactError(f"DFP: input port {port.number} has an hpoc, which only outputs have")
+    for port in outputs:
+        if port.active and formats.input_only(port.format):
+            raise ArtifactError(f"DFP: output port {port.number} is {port.format.name}, an input's format")
+        if port.range_convert is not None:
+            raise ArtifactError(f"DFP: output port {port.number} has a range_convert, which only inputs have")
 
 
 def _check_twin(twin: TwinNetwork, network: DfpNetwork | None) -> None:

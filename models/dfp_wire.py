@@ -22,6 +22,7 @@ __all__ = ["Document", "WirePort", "parse", "unparse"]
 _MAX_ELEMENTS = 1 << 16  # of an array in a port's description: its channels, at most
 
 _Byte: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=255)]
+_Names: TypeAlias = Annotated[list[str], msgspec.Meta(max_length=256)]  # a network's index is a u8
 _Extents: TypeAlias = Annotated[list[int], msgspec.Meta(min_length=4, max_length=4)]
 
 
@@ -116,7 +117,7 @@ class Document(msgspec.Struct, frozen=True):
     outport_info: list[WirePort]
     num_inports: int | None = None
     num_outports: int | None = None
-    models: list[str] = []
+    models: _Names = []
     compiler_version: Any = ""
     compile_timestamp: Any = ""
     sim_dfp: _SimDfp = _SimDfp()

@@ -1,25 +1,28 @@
 """The number formats of MX3 ports: how many bytes a frame has, and the way between arrays and bytes.
 
 The host converts: the vendor's library only moves bytes. A frame is ordered (height, width, z, channels),
-the channel last; an image has z = 1. All that is known of a format is its entry in the table at the end.
+the channel last; an image has z = 1. All that is known of a format is its codec in the table at the end.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+import sys
 from enum import IntEnum
-from typing import Any, TypeAlias, final
+from typing import Any, final
 
 import numpy as np
-import numpy.typing as npt
 
+from .bf16 import Bf16
+from .codec import FLOAT32, UINT8, Bytes, Channels, Codec, Shape
 from .errors import ArtifactError, ContractError
+from .gbf80 import Gbf80
+from .plain import Plain
 from .spec import Array
 
 __all__ = [
     "Bytes",
+    "Channels",
     "PortFormat",
     "Shape",
     "convertible",
@@ -28,12 +31,8 @@ __all__ = [
     "frame_bytes",
     "input_only",
     "native_dtype",
+    "verbatim",
 ]
-
-Shape: TypeAlias = tuple[int, int, int, int]
-"""Height, width, z, channels."""
-Bytes: TypeAlias = npt.NDArray[np.uint8]
-"""One frame's memory: one-dimensional and contiguous."""
 
 
 @final
@@ -51,29 +50,32 @@ class PortFormat(IntEnum):
 
 def frame_bytes(shape: Shape, form: PortFormat) -> int:
     """Bytes of one frame of `shape` (h, w, z, c), padding included."""
-    return _FORMS[form].size(shape)
+    codec = _CODECS[form]
+    return 2 * math.prod(shape[:3]) if codec is None else codec.frame_bytes(shape)
 
 
 def input_only(form: PortFormat) -> bool:
     """Whether the device takes this format in and never gives it out."""
-    return _FORMS[form].input_only
+    return form in _INPUT_ONLY
 
 
 def convertible(form: PortFormat) -> bool:
-    """Whether `encode` and `decode` know this format."""
-    return _FORMS[form].codec is not None
+    """Whether there is a dtype for this format, and `encode` and `decode` know it."""
+    return _CODECS[form] is not None
+
+
+def verbatim(form: PortFormat) -> bool:
+    """Whether a contiguous array is its own frame, but for padding."""
+    return isinstance(_CODECS[form], Plain) and sys.byteorder == "little"
 
 
 def native_dtype(form: PortFormat) -> np.dtype[Any]:
-    """The dtype of a caller's array at a port of this format: float32, or uint8 for RGB888.
+    """What arrays of this format hold: float32, or uint8 for RGB888.
 
     Raises:
         ArtifactError: RGB565 and YUV422, which no array of channels stands for.
     """
-    native = _FORMS[form].native
-    if native is None:
-        raise ArtifactError(f"{form.name} ports are not supported")
-    return native
+    return _codec(form).native
 
 
 def encode(array: Array, form: PortFormat, out: Bytes) -> None:
@@ -85,54 +87,41 @@ def encode(array: Array, form: PortFormat, out: Bytes) -> None:
         out: where to write.
 
     Raises:
-        ArtifactError: the conversion of this format is not available.
+        ArtifactError: RGB565 and YUV422.
         ContractError: an array or a buffer came that the port does not have.
     """
     codec = _codec(form)
     match array.shape:
-        case (h, w, z, c) if array.dtype == native_dtype(form):
+        case (h, w, z, c) if array.dtype == codec.native:
             _check(out, (h, w, z, c), form)
             codec.encode(array, out)
         case shape:
             raise ContractError(f"{array.dtype}{list(shape)} came to a {form.name} port")
 
 
-def decode(buffer: Bytes, shape: Shape, form: PortFormat) -> Array:
-    """Read a frame as (h, w, z, c) of `native_dtype(form)`.
+def decode(buffer: Bytes, shape: Shape, form: PortFormat, out: Array, channels: Channels) -> None:
+    """Read a frame of exactly `frame_bytes`.
 
-    Where the format needs no conversion the result is a view of `buffer`: copy what must outlive it.
+    Args:
+        buffer: the frame; it is only read.
+        shape: (h, w, z, c) of the frame.
+        form: the port's format.
+        out: (h, w, z, channels read) of `native_dtype(form)`, in any memory order.
+        channels: which to read.
 
     Raises:
-        ArtifactError: the conversion of this format is not available.
-        ContractError: the buffer has not exactly `frame_bytes`.
+        ArtifactError: RGB565 and YUV422.
+        ContractError: a buffer came that the port does not have.
     """
     codec = _codec(form)
     _check(buffer, shape, form)
-    return codec.decode(buffer, shape)
+    codec.decode(buffer, shape, out, channels)
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class _Codec:
-    """How a frame is written and read; sizes and dtypes have been checked."""
-
-    encode: Callable[[Array, Bytes], None]
-    decode: Callable[[Bytes, Shape], Array]
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class _Form:
-    size: Callable[[Shape], int]
-    native: np.dtype[Any] | None
-    codec: _Codec | None = None
-    input_only: bool = False
-
-
-def _codec(form: PortFormat) -> _Codec:
-    codec = _FORMS[form].codec
+def _codec(form: PortFormat) -> Codec:
+    codec = _CODECS[form]
     if codec is None:
-        raise ArtifactError(f"{form.name} ports cannot be converted")
+        raise ArtifactError(f"{form.name} ports are not supported")
     return codec
 
 
@@ -142,44 +131,14 @@ def _check(buffer: Bytes, shape: Shape, form: PortFormat) -> None:
         raise ContractError(f"{buffer.dtype}{list(buffer.shape)} came, a {form.name} frame is {wanted} bytes")
 
 
-def _padded(size: int) -> int:
-    return (size + 3) & ~3
-
-
-def _gbf80(pixels: int, channels: int) -> int:
-    """Bytes of words of 10, each with 8 channels of one pixel."""
-    return pixels * -(-channels // 8) * 10
-
-
-def _gbf80_rows(shape: Shape) -> int:
-    height, width, z, channels = shape
-    return height * _padded(_gbf80(width * z, channels))
-
-
-def _plain(dtype: np.dtype[Any]) -> _Codec:
-    """A frame that is the array itself, padded."""
-
-    def encode(array: Array, out: Bytes) -> None:
-        np.copyto(out[: array.nbytes].view(dtype).reshape(array.shape), array)
-        out[array.nbytes :] = 0
-
-    def decode(buffer: Bytes, shape: Shape) -> Array:
-        return buffer[: math.prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
-
-    return _Codec(encode, decode)
-
-
-_FLOAT32 = np.dtype(np.float32)
-_UINT8 = np.dtype(np.uint8)
-_TABLE = {
-    PortFormat.GBF80: _Form(lambda shape: _padded(_gbf80(math.prod(shape[:3]), shape[3])), _FLOAT32),
-    PortFormat.RGB565: _Form(lambda shape: 2 * math.prod(shape[:3]), None, input_only=True),
-    PortFormat.RGB888: _Form(
-        lambda shape: _padded(math.prod(shape)), _UINT8, _plain(_UINT8), input_only=True
-    ),
-    PortFormat.YUV422: _Form(lambda shape: 2 * math.prod(shape[:3]), None, input_only=True),
-    PortFormat.BF16: _Form(lambda shape: _padded(2 * math.prod(shape)), _FLOAT32),
-    PortFormat.FLOAT32: _Form(lambda shape: 4 * math.prod(shape), _FLOAT32, _plain(np.dtype("<f4"))),
-    PortFormat.GBF80_ROW: _Form(_gbf80_rows, _FLOAT32),
+_INPUT_ONLY = (PortFormat.RGB565, PortFormat.RGB888, PortFormat.YUV422)
+_TABLE: dict[PortFormat, Codec | None] = {
+    PortFormat.GBF80: Gbf80(pad_rows=False),
+    PortFormat.RGB565: None,
+    PortFormat.RGB888: Plain(UINT8),
+    PortFormat.YUV422: None,
+    PortFormat.BF16: Bf16(),
+    PortFormat.FLOAT32: Plain(FLOAT32),
+    PortFormat.GBF80_ROW: Gbf80(pad_rows=True),
 }
-_FORMS = tuple(_TABLE[form] for form in PortFormat)  # by value: an enum's own hash is slow
+_CODECS = tuple(_TABLE[form] for form in PortFormat)  # by value: an enum's own hash is slow

@@ -7,14 +7,12 @@ there stands for an extent of 1. The mapping is a transposition and a reshape, n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-
-import numpy as np
+from functools import cache, lru_cache
 
 from .formats import Shape
 from .spec import Array
 
-__all__ = ["extents", "find", "fits", "from_wire", "to_wire", "valid", "wire_shape"]
+__all__ = ["extents", "find", "fits", "to_wire", "valid", "wire_shape"]
 
 _WIRE = "HWZC"
 _KNOWN = {
@@ -26,7 +24,8 @@ _KNOWN = {
 }
 
 
-def find(tensor: Sequence[int], shape: Shape) -> str | None:
+@lru_cache(maxsize=256)
+def find(tensor: tuple[int, ...], shape: Shape) -> str | None:
     """The layout in which a tensor of these extents, the frame's 1 first, has the wire's `shape`."""
     return next((layout for layout in _KNOWN.get(len(tensor), ()) if fits(layout, tensor, shape)), None)
 
@@ -58,26 +57,11 @@ def extents(layout: str, shape: Shape) -> tuple[int, ...]:
 
 
 def to_wire(array: Array, layout: str, shape: Shape) -> Array:
-    """View one frame's tensor (1, ...) as (h, w, z, c); a copy only where no view does it."""
+    """View one frame's tensor (1, ...) as (h, w, z, c); in the other direction, write into the view."""
     return array.transpose(_order(layout)).reshape(shape)
-
-
-def from_wire(array: Array, layout: str) -> Array:
-    """View (h, w, z, c) as the tensor (1, ...); axes that `layout` does not name must be 1."""
-    kept, order = _back(layout)
-    shape = array.shape
-    return array.reshape([shape[axis] for axis in kept]).transpose(order)[np.newaxis]
 
 
 @cache
 def _order(layout: str) -> tuple[int, ...]:
     """The tensor's axes in the order of the wire's."""
     return 0, *(layout.index(letter) for letter in _WIRE if letter in layout)
-
-
-@cache
-def _back(layout: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The wire's axes that the tensor has, and their order in it; there are few layouts."""
-    present = [letter for letter in _WIRE if letter in layout]
-    kept = tuple(_WIRE.index(letter) for letter in present)
-    return kept, tuple(present.index(letter) for letter in layout[1:])

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
+
+import numpy as np
 
 from . import dfp as dfps
 from . import twin as twins
+from .codec import FLOAT32, UINT8
 from .dfp import Dfp, DfpNetwork, Port
 from .errors import ArtifactError, UnknownModel
 from .formats import PortFormat
@@ -29,7 +33,8 @@ def pack_memx(
     layouts: Mapping[str, str] = {},
     chips: int = 4,
     co_map: bool = False,
-    port_format: PortFormat | Mapping[str, PortFormat] = PortFormat.FLOAT32,
+    formats: Mapping[str, PortFormat] = {},
+    port_format: PortFormat = PortFormat.FLOAT32,
     latency: float | None = None,
     interval: float | None = None,
 ) -> bytes:
@@ -45,7 +50,10 @@ def pack_memx(
             decide how a frame lies on the wire, never what the caller sees.
         chips: of the device group.
         co_map: whether all are resident together; else each is a configuration to swap to.
-        port_format: of float32 tensors, for all or by name (FLOAT32 if unnamed). uint8 ones are RGB888.
+        formats: how ports hold their numbers; inputs and outputs FLOAT32, BF16, GBF80 or GBF80_ROW. An
+            input can be RGB888: its callers then give uint8, and a float32 graph gets these numbers as
+            floats. uint8 inputs are RGB888 in any case.
+        port_format: of float32 tensors that `formats` does not name.
         latency: seconds from the last input to the last output, for all networks.
         interval: seconds between the starts of two frames, for all networks.
 
@@ -54,7 +62,7 @@ def pack_memx(
         ConfigError: an option contradicts the graphs or names nothing in them; or onnx is not installed.
     """
     names = dfps.distinct(_valid(name) for name, _ in models)
-    options = Options(shapes, layouts, port_format)
+    options = Options(shapes, layouts, formats, port_format)
     plans = [plan(name, data, options) for name, (_, data) in zip(names, models, strict=True)]
     options.check_names(plans)
     sets = [0 if co_map else index for index in range(len(plans))]
@@ -154,9 +162,14 @@ def _matched(ports: Sequence[TensorSpec], graph: Sequence[TensorSpec], name: str
     if {port.name for port in ports} == set(by_name):
         graph = [by_name[port.name] for port in ports]
     for port, spec in zip(ports, graph, strict=True):
-        if port.dtype != spec.dtype or not _agree(port.shape, spec.shape):
+        if not _takes(spec.dtype, port.dtype) or not _agree(port.shape, spec.shape):
             raise ArtifactError(f"{name}: {spec.name!r} is {spec}, the port {port.name!r} is {port}")
     return [spec.name for spec in graph]
+
+
+def _takes(graph: np.dtype[Any], port: np.dtype[Any]) -> bool:
+    """Whether a graph's tensor can stand for a port's; the bytes of an image may become floats."""
+    return graph == port or (graph, port) == (FLOAT32, UINT8)
 
 
 def _agree(port: Sequence[Dim], graph: Sequence[Dim]) -> bool:

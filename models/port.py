@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
 from . import formats, layout
-from .errors import ArtifactError
-from .formats import PortFormat, Shape
+from .codec import FLOAT32
+from .errors import ArtifactError, ContractError
+from .formats import Bytes, Channels, PortFormat, Shape
+from .hpoc import Hpoc
+from .range_convert import RangeConvert
 from .spec import Array, TensorSpec
 
 __all__ = ["MAX_FRAME", "MAX_PORTS", "Hpoc", "Port", "RangeConvert"]
@@ -18,29 +21,6 @@ MAX_FRAME = 256 << 20
 """Bytes of one frame of one port; a file that claims more is refused."""
 MAX_PORTS = 32
 """Flows of a device, in each direction."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class RangeConvert:
-    """What the host does to an input before its format: shift first, then scale."""
-
-    shift: float
-    scale: float
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Hpoc:
-    """Channels that an output carries on the wire and no caller sees.
-
-    Attributes:
-        shape: (h, w, z, c) on the wire.
-        channels: indices of the wire's channels to drop.
-    """
-
-    shape: Shape
-    channels: tuple[int, ...]
 
 
 @final
@@ -114,21 +94,72 @@ class Port:
     def spec(self) -> TensorSpec:
         """The port as the caller sees it, the frame's extent of 1 first.
 
+        A caller's numbers are float32; at an RGB888 port without `range_convert` uint8, which pass untouched.
+
         Raises:
             ArtifactError: no array stands for this format.
         """
-        extents = layout.extents(self.axes, self.shape)
-        return TensorSpec(self.layer_name, extents, formats.native_dtype(self.format), self.axes)
+        return TensorSpec(self.layer_name, self._extents, self._dtype, self.axes)
+
+    def encode(self, array: Array, out: Bytes) -> None:
+        """Write a tensor as a frame; what `decode` reads back, up to the format's rounding.
+
+        The host encodes inputs and decodes outputs, simulated chips do the reverse: at an output they put
+        `hpoc.DUMMY` into the channels that `hpoc` drops.
+
+        Args:
+            array: a tensor of `spec`, in any memory order; it is only read.
+            out: `nbytes` of memory, whoever owns it.
+
+        Raises:
+            ContractError: an array or a buffer came that the port does not have.
+        """
+        if array.shape != self._extents or array.dtype != self._dtype:
+            raise ContractError(f"{array.dtype}{list(array.shape)} came to the port of {self.spec}")
+        wire = self.to_wire(array)
+        if self.range_convert is not None:
+            wire = self.range_convert.apply(wire, formats.native_dtype(self.format))
+        if self.hpoc is not None:
+            wire = self.hpoc.widen(wire)
+        formats.encode(wire, self.format, out)
+
+    def decode(self, buffer: Bytes) -> Array:
+        """Read a frame as a new tensor of `spec`, contiguous, that shares no memory with `buffer`.
+
+        Raises:
+            ContractError: the buffer has not exactly `nbytes`.
+        """
+        array = self.empty()
+        formats.decode(buffer, self.wire_shape, self.format, self.to_wire(array), self._channels)
+        return array if self.range_convert is None else self.range_convert.undo(array)
+
+    def empty(self) -> Array:
+        """Return a new tensor of the port's extents and its format's dtype, with nothing in it yet."""
+        return np.empty(self._extents, formats.native_dtype(self.format))
+
+    def verbatim(self, array: Array) -> Array | None:
+        """View a tensor's own memory as its frame, where the two are the same bytes; else None."""
+        if self.range_convert is not None or self.hpoc is not None or not formats.verbatim(self.format):
+            return None
+        wire = self.to_wire(array)
+        same = wire.dtype == self._dtype and wire.nbytes == self.nbytes and wire.flags.c_contiguous
+        return wire if same else None
 
     def to_wire(self, array: Array) -> Array:
-        """Bring a caller's tensor into (h, w, z, c): a view wherever one does it."""
+        """View a tensor of `spec` as (h, w, z, c)."""
         return layout.to_wire(array, self.axes, self.shape)
 
-    def from_wire(self, array: Array) -> Array:
-        """Bring (h, w, z, c) of `wire_shape` into the caller's tensor: a view unless channels are dropped."""
-        if self.hpoc is not None:
-            array = np.delete(array, self.hpoc.channels, axis=3)
-        return layout.from_wire(array, self.axes)
+    @property
+    def _extents(self) -> tuple[int, ...]:
+        return layout.extents(self.axes, self.shape)
+
+    @property
+    def _dtype(self) -> np.dtype[Any]:
+        return formats.native_dtype(self.format) if self.range_convert is None else FLOAT32
+
+    @property
+    def _channels(self) -> Channels:
+        return slice(0, self.shape[3]) if self.hpoc is None else self.hpoc.kept
 
     def _check_extents(self, shape: Shape) -> None:
         if min(shape) < 1:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, TypeVar, final
 import numpy as np
 
 from . import formats, layout
+from .codec import FLOAT32, UINT8
 from .errors import ArtifactError, ConfigError, DeviceError
 from .formats import PortFormat
 from .onnx_graph import Channels, OnnxGraph
@@ -57,12 +58,14 @@ class Options:
     Attributes:
         shapes: extents of inputs that the graph leaves open.
         layouts: axis letters.
-        port_format: of float32 tensors: one for all, or by key.
+        formats: of ports.
+        port_format: of float32 tensors that `formats` does not name.
     """
 
     shapes: Mapping[str, _Extents]
     layouts: Mapping[str, str]
-    port_format: PortFormat | Mapping[str, PortFormat]
+    formats: Mapping[str, PortFormat]
+    port_format: PortFormat
 
     def shape(self, model: str, tensor: str) -> _Extents | None:
         """The extents given for an input, or None."""
@@ -72,12 +75,11 @@ class Options:
         """The layout given for a tensor, or None."""
         return _lookup(self.layouts, model, tensor)
 
-    def format(self, model: str, tensor: str) -> PortFormat:
-        """The format wished for a float32 tensor."""
-        if isinstance(self.port_format, PortFormat):
-            return self.port_format
-        found = _lookup(self.port_format, model, tensor)
-        return PortFormat.FLOAT32 if found is None else found
+    def format(self, model: str, tensor: str, dtype: np.dtype[Any]) -> PortFormat:
+        """The format given for a tensor, or that of all of its dtype."""
+        usual = PortFormat.RGB888 if dtype == UINT8 else self.port_format
+        found = _lookup(self.formats, model, tensor)
+        return usual if found is None else found
 
     def check_names(self, plans: Sequence[Plan]) -> None:
         """Refuse keys that no tensor has, for they are slips of the pen.
@@ -87,9 +89,11 @@ class Options:
         """
         inputs = {key for planned in plans for key in _keys(planned.name, planned.inputs)}
         tensors = inputs | {key for planned in plans for key in _keys(planned.name, planned.outputs)}
-        checks: list[tuple[Mapping[str, object], set[str]]] = [(self.shapes, inputs), (self.layouts, tensors)]
-        if not isinstance(self.port_format, PortFormat):
-            checks.append((self.port_format, tensors))
+        checks: list[tuple[Mapping[str, object], set[str]]] = [
+            (self.shapes, inputs),
+            (self.layouts, tensors),
+            (self.formats, tensors),
+        ]
         for given, known in checks:
             for key in given:
                 if key not in known:
@@ -155,23 +159,22 @@ def _keys(model: str, ports: Sequence[Port]) -> set[str]:
 
 
 def _input_format(spec: TensorSpec, name: str, options: Options) -> PortFormat:
-    if spec.dtype == np.uint8:
-        return PortFormat.RGB888
-    if spec.dtype != np.float32:
+    if spec.dtype not in (FLOAT32, UINT8):
         raise ArtifactError(f"{name}: input {spec.name!r} is {spec.dtype}; ports take float32 and uint8")
-    return _float_format(spec, name, options)
+    form = options.format(name, spec.name, spec.dtype)
+    if not formats.convertible(form):
+        raise ConfigError(f"{name}: no port can be {form.name}, as {spec.name!r} is told to be")
+    if spec.dtype == UINT8 and formats.native_dtype(form) != UINT8:
+        raise ConfigError(f"{name}: input {spec.name!r} is uint8, which {form.name} is not for")
+    return form
 
 
 def _output_format(spec: TensorSpec, name: str, options: Options) -> PortFormat:
-    if spec.dtype != np.float32:
+    if spec.dtype != FLOAT32:
         raise ArtifactError(f"{name}: output {spec.name!r} is {spec.dtype}; ports give float32 only")
-    return _float_format(spec, name, options)
-
-
-def _float_format(spec: TensorSpec, name: str, options: Options) -> PortFormat:
-    form = options.format(name, spec.name)
-    if not formats.convertible(form) or formats.native_dtype(form) != np.float32:
-        raise ConfigError(f"{name}: a port of float32, as {spec.name!r}, cannot be {form.name}")
+    form = options.format(name, spec.name, spec.dtype)
+    if formats.input_only(form):
+        raise ConfigError(f"{name}: output {spec.name!r} cannot be {form.name}, a format of inputs alone")
     return form
 
 

@@ -18,6 +18,7 @@ from repertory.actors.context import Limits, Retune
 from repertory.actors.orders import Probe
 from repertory.actors.policy import Policy
 from repertory.actors.supervisor import Supervisor
+from repertory.actors.vitals import Vitals
 from repertory.models.errors import ConfigError, RepertoryError, RuntimeClosed, again
 from repertory.transports.device import Health
 from repertory.transports.real import RealWorld
@@ -70,6 +71,7 @@ class Runtime:
         self._leave: anyio.Event
         self._left: anyio.Event
         self._telemetry: Telemetry
+        self._vitals: Vitals
         self._fleet: Fleet
         self._repertoire: Repertoire
 
@@ -125,6 +127,8 @@ class Runtime:
         wheel = Wheel(self._world.loop)
         tasks.start_soon(wheel.run)
         self._telemetry = Telemetry(self._world.loop, spans=self._spans)
+        self._vitals = Vitals(self._world.loop)
+        tasks.start_soon(self._vitals.run)
         async with Fleet(self._world, wheel, self._policy, self._telemetry) as self._fleet:
             self._repertoire = Repertoire(
                 self._fleet, world=self._world, wheel=wheel, contexts=contexts, telemetry=self._telemetry
@@ -299,6 +303,7 @@ class Runtime:
         """Return a snapshot of every model and every group."""
         telemetry = self._looked_into()
         groups = [station.group for station in self._fleet]
+        self._vitals.ask(groups)
         return Statistics(
             models={m.model.name: model_statistics(m.context, groups) for m in self._repertoire},
             groups={group.name: group_statistics(group, telemetry) for group in groups},

@@ -53,4 +53,5 @@ def group_statistics(group: DeviceGroup, telemetry: Telemetry) -> GroupStatistic
         swap_seconds=telemetry.swap_seconds.get(group.name, 0.0),
         busy_seconds=group.flight.busy,
         incarnations=telemetry.incarnations.get(group.name, 0),
+        readings={} if group.chart.health is None else dict(group.chart.health.readings),
     )

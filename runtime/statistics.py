@@ -62,6 +62,9 @@ class GroupStatistics(msgspec.Struct, frozen=True):
         swap_seconds: time they took.
         busy_seconds: device time of the completed frames, as the driver measured it.
         incarnations: how often the device was opened.
+        readings: what the device last told of its health, with the unit in each name, such as
+            `temperature_k`, `power_mw`, `utilisation`; empty where it has told nothing yet. Asking for
+            statistics has readings older than a second read again, for the next time.
     """
 
     family: str
@@ -75,6 +78,7 @@ class GroupStatistics(msgspec.Struct, frozen=True):
     swap_seconds: float
     busy_seconds: float
     incarnations: int
+    readings: dict[str, float]
 
 
 @final

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TypeVar, final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import msgspec
 
@@ -52,6 +52,11 @@ class Address:
         if len({name for name, _ in pairs}) != len(pairs):
             raise ConfigError(f"{text}: a parameter is given twice")
         return cls(text, scheme, rest.partition("?")[0], pairs)
+
+    def given(self, **parameters: str) -> Address:
+        """Return the same address with these parameters, in the place of what it had for them."""
+        pairs = dict(self.parameters) | parameters
+        return self.parse(f"{self.scheme}://{self.target}?{urlencode(pairs)}")
 
     def index(self) -> int:
         """Return the target as a device group's index; an empty one is 0.

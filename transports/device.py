@@ -33,7 +33,7 @@ class Capabilities:
         residents: programs that may be resident at once.
         memory: bytes for resident programs, or None where the device sets no bound.
         bind_needs_idle: no frame may be in flight during `bind`.
-        probe_needs_idle: likewise during `probe`.
+        probe_needs_idle: likewise during `probe`; without it `probe` may be called beside every other call.
         lease_slots: device buffers that can be lent to callers; 0 for none.
         stall: seconds without any completion, while frames are in flight, after which its owner may take
             the device for hung; the least, whatever was learned.

@@ -19,7 +19,7 @@ Connect: TypeAlias = Callable[[], Device]
 
 _OPENERS = {
     "cpu": ".cpu.connect:hardware",
-    "memx": ".memx.connect:hardware",
+    "memx": ".memx.hardware:hardware",
     "null": ".generic:null",
     "sim": ".generic:simulated",
     "sim+cpu": ".cpu.connect:simulated",

@@ -78,6 +78,26 @@ async def _probe(trial: Trial) -> None:
     require(before.well and after.well, f"it is not well: {before}, {after}")
 
 
+async def _probe_beside(trial: Trial) -> None:
+    """`probe` disturbs neither frames nor a bind, on a device that does not ask for peace meanwhile."""
+    one, two = await trial.open()
+    if trial.device.capabilities.probe_needs_idle:
+        return
+    residency = await trial.bind(one)
+    frames = trial.frames(one, residency.window)
+    expected = await trial.infer_singly(frames)
+    trial.start(*frames)
+    with anyio.fail_after(trial.subject.patience):
+        well = (await trial.device.probe()).well
+    require(well, "it is not well with frames in flight")
+    require([await trial.answer(frame) for frame in frames] == expected, "a probe changed answers")
+    async with anyio.create_task_group() as beside:
+        beside.start_soon(trial.bind, two, one)
+        with anyio.fail_after(trial.subject.patience):
+            well = (await trial.device.probe()).well
+    require(well, "it is not well during a bind")
+
+
 async def _close_in_flight(trial: Trial) -> None:
     """When a close returns, every frame in flight has its completion, and nothing is called any more."""
     program, residency = await trial.open_bound()
@@ -200,6 +220,7 @@ CLAUSES: tuple[Clause, ...] = (
     _shielded_bind,
     _evict,
     _probe,
+    _probe_beside,
     _close_in_flight,
     _close_in_time,
     _close_again,

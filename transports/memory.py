@@ -45,6 +45,7 @@ class InMemoryDevice(Device):
             window=window * residents,
             residents=residents,
             bind_needs_idle=bind_needs_idle,
+            probe_needs_idle=False,
         )
         self._window = window
         self.holding = False

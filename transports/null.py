@@ -37,7 +37,9 @@ class NullDevice(Device):
     async def open(self, completed: Completed, fault: Fault) -> None:
         self._flight.open(completed, fault)
         self._outbox = Outbox(self._world.loop.call_soon, self._answer)
-        self.capabilities = Capabilities("null", simulated=True, window=self._window, residents=1)
+        self.capabilities = Capabilities(
+            "null", simulated=True, window=self._window, residents=1, probe_needs_idle=False
+        )
 
     def prepare(self, artifact: Artifact) -> Program:
         return prepare_sketch(artifact)

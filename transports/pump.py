@@ -42,9 +42,15 @@ class Worker:
         self._family = family
         self._lost: DeviceError | None = None
         self._closed = False
+        self._out = 0
         self._orders: Channel[_Order[Any]] = world.channel()
         self._outbox: Outbox[_Order[Any]] = world.outbox(self._answer)
         self._driver: Driver = world.spawn(self._work, name=name)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call is out, or waits for one that is."""
+        return self._out > 0
 
     async def call(self, job: Callable[[], Coroutine[Any, Any, T]], *, bound: float, what: str) -> T:
         """Run driver code and return its result; shielded from cancellation, over within `bound` seconds.
@@ -58,11 +64,13 @@ class Worker:
         if self._closed:
             raise DeviceLost(f"{what}: the device is closed", family=self._family, call=what)
         order = _Order(job, self._world.loop.slot())
+        self._out += 1
         self._world.working(1)
         self._orders.put(order)
         with anyio.move_on_after(bound, shield=True):
             await order.slot
         self._world.working(-1)
+        self._out -= 1
         if not order.done:
             self._lost = DeviceHung(
                 f"{what} has not returned within {bound:g} s", family=self._family, call=what

@@ -83,6 +83,7 @@ class SimulatedDevice(Device):
             window=options.window * options.residents,
             residents=options.residents,
             bind_needs_idle=options.residents == 1,
+            probe_needs_idle=False,
         )
 
     async def open(self, completed: Completed, fault: Fault) -> None:

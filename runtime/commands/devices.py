@@ -10,7 +10,7 @@ from typing import Any, final
 
 from repertory.models.errors import RepertoryError
 from repertory.transports.families import schemes
-from repertory.transports.memx.connect import survey
+from repertory.transports.memx.survey import survey
 
 from .command import Command, printed
 

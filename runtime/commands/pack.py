@@ -16,6 +16,14 @@ from .inspect import dfp_facts, dfp_text
 
 __all__ = ["Pack"]
 
+_FORMATS = {
+    "fp32": PortFormat.FLOAT32,
+    "bf16": PortFormat.BF16,
+    "gbf80": PortFormat.GBF80,
+    "gbf80-row": PortFormat.GBF80_ROW,
+    "rgb888": PortFormat.RGB888,
+}
+
 
 @final
 class Pack(Command):
@@ -27,6 +35,10 @@ class Pack(Command):
 
     A device port has one fixed shape: where the graph's input is open, give --shape. The batch is 1: a
     frame is one item of the batch.
+
+    Ports are FLOAT32 unless --format says otherwise. fp32, bf16, gbf80 and gbf80-row are for inputs and
+    outputs; what they round, the simulated device rounds too. rgb888 is for inputs: its callers give uint8,
+    which a float32 graph gets as the numbers 0 to 255. uint8 inputs are rgb888 in any case.
 
     example: repertory pack pnet.onnx --family memx --shape input_1=1,352,272,3 -o pnet.dfp
     """
@@ -50,6 +62,13 @@ class Pack(Command):
             metavar="NAME=NHWC",
             help="a tensor's axes, if guessed wrong",
         )
+        parser.add_argument(
+            "--format",
+            action="append",
+            default=[],
+            metavar="[NAME=]FORMAT",
+            help=f"a tensor's port format, or that of all unnamed ones: {', '.join(_FORMATS)}",
+        )
         parser.add_argument("--chips", type=int, default=4, help="chips of the device group (default 4)")
         parser.add_argument(
             "--co-map",
@@ -61,13 +80,15 @@ class Pack(Command):
         parser.add_argument("--json", action="store_true", help="print facts about the file as JSON")
 
     def run(self, options: argparse.Namespace) -> None:
+        named, for_all = _port_formats(options.format)
         data = pack_memx(
             [(path.stem, _read(path)) for path in options.model],
             shapes={name: _extents(name, text) for name, text in _pairs(options.shape)},
             layouts=dict(_pairs(options.layout)),
             chips=options.chips,
             co_map=options.co_map,
-            port_format=PortFormat.FLOAT32,
+            formats=named,
+            port_format=for_all,
             latency=_seconds(options.latency_ms),
             interval=_seconds(options.interval_ms),
         )
@@ -101,6 +122,21 @@ def _extents(name: str, text: str) -> tuple[int, ...]:
         return tuple(int(extent) for extent in text.split(","))
     except ValueError:
         raise ConfigError(f"--shape {name}={text}: whole numbers with commas are wanted") from None
+
+
+def _port_formats(texts: list[str]) -> tuple[dict[str, PortFormat], PortFormat]:
+    """Return the formats by tensor, and that of all others; the last word counts."""
+    named: dict[str, PortFormat] = {}
+    for_all = PortFormat.FLOAT32
+    for text in texts:
+        name, separator, value = text.rpartition("=")
+        if value not in _FORMATS:
+            raise ConfigError(f"--format {text}: {value!r} is none of {', '.join(_FORMATS)}")
+        if separator:
+            named[name] = _FORMATS[value]
+        else:
+            for_all = _FORMATS[value]
+    return named, for_all
 
 
 def _seconds(milliseconds: float | None) -> float | None:

@@ -6,6 +6,7 @@ The names below are the public surface; everything else may be imported from the
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 from repertory.actors.context import Limits, Overflow
 from repertory.models.errors import (
@@ -32,6 +33,9 @@ from repertory.models.spec import Quantisation, TensorSpec
 from repertory.runtime.model import Model
 from repertory.runtime.runtime import Runtime, open_runtime
 
+if TYPE_CHECKING:
+    from repertory.transports.memx.mxa import Mxa, mxa
+
 __all__ = [
     "ArtifactError",
     "ConfigError",
@@ -56,8 +60,18 @@ __all__ = [
     "Superseded",
     "TensorSpec",
     "UnknownModel",
+    "mxa",
     "open_runtime",
     "sketch",
 ]
 
 logging.getLogger("repertory").addHandler(logging.NullHandler())
+
+
+def __getattr__(name: str) -> Mxa:
+    """Import the vendor's module only for those who ask for it."""
+    if name != "mxa":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from repertory.transports.memx.mxa import mxa  # noqa: PLC0415
+
+    return mxa

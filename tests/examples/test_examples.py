@@ -28,7 +28,13 @@ def run(name: str, *arguments: str) -> str:
 
 def test_there_is_no_example_that_no_test_runs() -> None:
     names = {path.name for path in EXAMPLES.glob("*.py")}
-    assert names == {"three_cameras.py", "plain_trio.py", "serving_loop.py", "stress_cancels.py"}
+    assert names == {
+        "three_cameras.py",
+        "plain_trio.py",
+        "serving_loop.py",
+        "stress_cancels.py",
+        "mxa_script.py",
+    }
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
@@ -70,3 +76,7 @@ def test_the_books_balance_after_the_stress() -> None:
     assert admitted == answered + cancelled <= 600 + 3 * 8
     assert answered >= 400 + 3 * 8  # those that nobody cancels
     assert cancelled > 0
+
+
+def test_the_script_for_the_vendors_module_reads_every_frame() -> None:
+    assert re.fullmatch(r"50 frames, the last one is a \d\n", run("mxa_script.py"))

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from importlib.util import find_spec
-from pathlib import Path
 
 import anyio
 import numpy as np
 import pytest
-from PIL import Image
 
 from repertory.models.pack import pack_memx
 from repertory.runtime.demo.photos import network
@@ -18,42 +15,19 @@ from repertory.runtime.runtime import open_runtime
 from repertory.runtime.statistics import Statistics
 from repertory.transports.memx.parameters import SimulatedMx3
 
+from .faces import FACES, SIDES, crops, faces, normalised
 from .support import Floats, Machine, direct
 
-SIDES = {"rnet": 24, "onet": 48}
-PROBABILITIES = {"rnet": "softmax_1", "onet": "softmax_2"}
-FACES = 100
 IN_FLIGHT = 200
-
-
-@pytest.fixture(scope="module")
-def crops() -> list[Image.Image]:
-    """scikit-image's `lfw_subset`: 25 x 25, grey; the first hundred show a face, the second none."""
-    spec = find_spec("skimage")
-    assert spec is not None
-    assert spec.submodule_search_locations
-    grey = np.load(Path(spec.submodule_search_locations[0]) / "data" / "lfw_subset.npy")
-    return [Image.fromarray(np.rint(crop * 255).astype(np.uint8)).convert("RGB") for crop in grey]
-
-
-def _normalised(crop: Image.Image, side: int) -> Floats:
-    """MTCNN's own preprocessing; its networks were trained with height and width swapped."""
-    pixels = np.asarray(crop.resize((side, side), Image.Resampling.BILINEAR), np.float32)
-    swapped = ((pixels - np.float32(127.5)) / np.float32(128)).transpose(1, 0, 2)
-    return np.ascontiguousarray(swapped[np.newaxis])
 
 
 def _unsettled(statistics: Statistics) -> int:
     return sum(model.waiting + model.in_flight for model in statistics.models.values())
 
 
-def _faces(answers: list[dict[str, Floats]], name: str) -> list[bool]:
-    return [bool(answer[PROBABILITIES[name]][0, 1] > 0.5) for answer in answers]
-
-
-async def test_two_networks_find_every_face_at_once(crops: list[Image.Image], anyio_backend: object) -> None:
-    inputs = {name: [_normalised(crop, side) for crop in crops] for name, side in SIDES.items()}
-    answers = {name: [dict[str, Floats]()] * len(crops) for name in SIDES}
+async def test_two_networks_find_every_face_at_once(anyio_backend: object) -> None:
+    inputs = {name: [normalised(crop, side) for crop in crops()] for name, side in SIDES.items()}
+    answers = {name: [dict[str, Floats]()] * len(crops()) for name in SIDES}
     machine = Machine(SimulatedMx3())
     peak = 0
 
@@ -68,13 +42,13 @@ async def test_two_networks_find_every_face_at_once(crops: list[Image.Image], an
                 peak = max(peak, _unsettled(rt.statistics()) + 1)
 
         async with anyio.create_task_group() as tasks:
-            for number in range(len(crops)):
+            for number in range(len(crops())):
                 for model in models.values():
                     tasks.start_soon(partial(ask, model, number))
         statistics = rt.statistics()
 
     for name in SIDES:
-        found = _faces(answers[name], name)
+        found = faces(answers[name], name)
         assert sum(found[:FACES]) == FACES
         assert sum(found[FACES:]) == 0
         for array, answer in zip(inputs[name], answers[name], strict=True):
@@ -87,7 +61,7 @@ async def test_two_networks_find_every_face_at_once(crops: list[Image.Image], an
 
 
 @pytest.mark.parametrize("name", SIDES)
-def test_the_oracle_depends_on_the_preprocessing(name: str, crops: list[Image.Image]) -> None:
-    unswapped = [_normalised(crop, SIDES[name]).transpose(0, 2, 1, 3) for crop in crops[:FACES]]
+def test_the_oracle_depends_on_the_preprocessing(name: str) -> None:
+    unswapped = [normalised(crop, SIDES[name]).transpose(0, 2, 1, 3) for crop in crops()[:FACES]]
     answers = [direct(network(name), np.ascontiguousarray(crop)) for crop in unswapped]
-    assert sum(_faces(answers, name)) < FACES // 2
+    assert sum(faces(answers, name)) < FACES // 2

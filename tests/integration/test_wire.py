@@ -142,59 +142,42 @@ async def test_a_swap_is_the_vendors_calls_in_order(reconfigure: bool, anyio_bac
         ]
 
 
-async def test_networks_of_one_file_swap_by_the_model_alone(anyio_backend: object) -> None:
+@pytest.mark.parametrize("reconfigure", [True, False])
+async def test_networks_of_one_file_swap_by_the_model_alone(reconfigure: bool, anyio_backend: object) -> None:
     nets = [Net(name, seed=seed, configuration=seed) for seed, name in enumerate("xyz")]
     content = dfp(*nets)
-    machine = Machine(SimulatedMx3())
+    machine = Machine(SimulatedMx3(reconfigure=reconfigure))
     async with open_runtime([machine.group()], world=VirtualWorld()) as rt:
         x, y, z = [await rt.load(content, network=net.name) for net in nets]
-        first, *others = await _turns(machine, x, y, z, x)
+        first, second, third, *others = await _turns(machine, x, y, z, x, z, y)
         for net, model in zip(nets, (x, y, z), strict=True):
             answers = (await model.infer(image(7))).values()
             assert [a.tobytes() for a in answers] == [a.tobytes() for a in expected(net, image(7))]
-    model_id = first[0][1]
-    assert first[3] == ("memx_download_model", model_id, 0, WHOLE)
-    for swap, index in zip(others, (1, 2, 0), strict=True):
+    ids = [swap[-1][1] for swap in (first, second, third)]
+    assert len(set(ids)) == 3
+    assert first[3] == ("memx_download_model", ids[0], 0, WHOLE)
+    assert [swap[-2] for swap in (second, third)] == [
+        ("memx_download_model", ids[index], index, MODEL) for index in (1, 2)
+    ]
+    for swap, old, index in zip(others, (2, 0, 2), (0, 2, 1), strict=True):
         assert swap == [
-            ("memx_set_stream_disable", model_id, 1),
-            ("memx_download_model", model_id, index, MODEL),
-            ("memx_set_stream_enable", model_id, 0),
+            ("memx_set_stream_disable", ids[old], 1),
+            ("memx_download_model", ids[index], index, MODEL),
+            ("memx_set_stream_enable", ids[index], 0),
         ]
 
 
-async def test_without_reconfigure_each_of_them_is_opened_anew(anyio_backend: object) -> None:
+@pytest.mark.parametrize("reconfigure", [True, False])
+async def test_weights_come_again_after_another_file(reconfigure: bool, anyio_backend: object) -> None:
     nets = [Net(name, seed=seed, configuration=seed) for seed, name in enumerate("xy")]
-    machine = Machine(SimulatedMx3(reconfigure=False))
-    async with open_runtime([machine.group()], world=VirtualWorld()) as rt:
-        x, y = [await rt.load(dfp(*nets), network=net.name) for net in nets]
-        first, second = await _turns(machine, x, y)
-        answers = (await y.infer(image(7))).values()
-    assert [a.tobytes() for a in answers] == [a.tobytes() for a in expected(nets[1], image(7))]
-    model_id = first[0][1]
-    assert second == [
-        ("memx_set_stream_disable", model_id, 1),
-        ("memx_close", model_id),
-        ("memx_open", model_id, 0, 31.0),
-        ("memx_set_ifmap_queue_size", model_id, 9),
-        ("memx_set_ofmap_queue_size", model_id, 9),
-        ("memx_download_model", model_id, 1, WHOLE),
-        ("memx_set_stream_enable", model_id, 0),
-    ]
-
-
-async def test_weights_come_again_after_another_file(anyio_backend: object) -> None:
-    nets = [Net(name, seed=seed, configuration=seed) for seed, name in enumerate("xy")]
-    machine = Machine(SimulatedMx3())
+    machine = Machine(SimulatedMx3(reconfigure=reconfigure))
     async with open_runtime([machine.group()], world=VirtualWorld()) as rt:
         x, y = [await rt.load(dfp(*nets), network=net.name) for net in nets]
         other = await rt.load(dfp(A))
-        *_, swap = await _turns(machine, x, other, y)
-    assert [call[0] for call in swap][1:] == [
-        "memx_reconfigure",
-        "memx_download_model",
-        "memx_set_stream_enable",
-    ]
-    assert swap[2][2:] == (1, WHOLE)
+        *_, swap = await _turns(machine, x, y, other, y)
+    bind = ["memx_reconfigure"] if reconfigure else []
+    assert [call[0] for call in swap][1:] == [*bind, "memx_download_model", "memx_set_stream_enable"]
+    assert swap[-2][2:] == (1, WHOLE)
 
 
 @pytest.mark.parametrize("reconfigure", [True, False])

@@ -1,249 +1,329 @@
-"""The ctypes binding against a library of C that notes what arrives."""
+"""The ctypes binding against a library of C that notes what arrives and answers what it is told."""
 
 from __future__ import annotations
 
-import itertools
+import ctypes
+import inspect
+import os
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from repertory.models.errors import ConfigError
-from repertory.transports.memx.binding import LIBRARY_NAMES, CtypesLibmemx
+from repertory.transports.memx.binding import LIBRARY_NAMES, LOG_LEVEL, CtypesLibmemx
 from repertory.transports.memx.constants import Status, status_name
+from repertory.transports.memx.features import GetFeature, feature_bytes
+from repertory.transports.memx.library import REQUIRED, FmapBuffer, Libmemx
+from repertory.transports.memx.signatures import SIGNATURES
 from repertory.transports.world import drive
 
-STUB = r"""
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
+from .stub import Stub
 
-#ifndef NO_VERSION
-const char *LIB_VER = "libmemx_version: 2.11.2";
-#endif
-typedef uint32_t memx_status;
+INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
+FRAME = np.array([[1.0, -2.0], [7.0, 4.0]], np.float32)
+BYTES = np.array([0, 255, 0, 7], np.uint8)
+LENT = FmapBuffer(999, BYTES)
 
-static void note(const char *format, ...) {
-  va_list args;
-  FILE *log = fopen(LOG, "a");
-  va_start(args, format);
-  vfprintf(log, format, args);
-  va_end(args);
-  fputc('\n', log);
-  fclose(log);
+
+@dataclass(frozen=True)
+class Call:
+    """One call, what the library must see of it, and what it gives back beside the status.
+
+    Attributes:
+        sees: the arguments as C prints them; bytes behind pointers in hexadecimal.
+        writes: numbers that the library writes through its pointers.
+        gives: what the method returns after the status, where it returns a tuple.
+    """
+
+    name: str
+    args: tuple[Any, ...]
+    sees: str
+    writes: tuple[float, ...] = ()
+    gives: tuple[Any, ...] | None = None
+
+
+def settings(name: str) -> list[Call]:
+    return [
+        Call(name, (255, INT32_MIN), f"255 {INT32_MIN}"),
+        Call(name, (0, INT32_MAX), f"0 {INT32_MAX}"),
+        Call(name, (31, -1), "31 -1"),
+    ]
+
+
+CALLS = [
+    *(
+        Call(f"memx_{name}", (group,), str(group))
+        for name in ("lock", "trylock", "unlock")
+        for group in (0, 255)
+    ),
+    Call("memx_open", (31, 127, 31.0), "31 127 31"),
+    Call("memx_open", (255, 0, -0.1), "255 0 -0.100000001"),
+    Call("memx_close", (255,), "255"),
+    Call("memx_reconfigure", (31, 254), "31 254"),
+    *settings("memx_set_ifmap_queue_size"),
+    *settings("memx_set_ofmap_queue_size"),
+    *settings("memx_set_stream_enable"),
+    *settings("memx_set_stream_disable"),
+    Call("memx_set_abort_read", (255,), "255"),
+    Call("memx_set_powerstate", (31, 4), "31 4"),
+    Call("memx_get_chip_gen", (31,), "31", (255,), (255,)),
+    Call("memx_operation", (31, 0xFFFFFFFF, BYTES.copy(), 4), "31 4294967295 00ff0007 4", (1, 0, 2)),
+    Call("memx_operation", (0, 3, None, 0), "0 3 null 0"),
+    Call("memx_download_model", (5, b"/a/model.dfp", 255, 3), "5 /a/model.dfp 255 3"),
+    Call("memx_download_model", (5, b"\x06\x00\x00\xff", 0, 0x83), "5 060000ff 0 131"),
+    Call("memx_download_model", (5, b"/a", 0, INT32_MIN), f"5 /a 0 {INT32_MIN}"),
+    Call("memx_download_model_wtmem", (31, "/ü.dfp".encode()), "31 /ü.dfp"),
+    Call("memx_download_model_config", (31, b"/b.dfp", 255), "31 /b.dfp 255"),
+    Call("memx_get_ifmap_size", (31, 255), "31 255", (480, 640, 1, -3, 6), (480, 640, 1, -3, 6)),
+    Call(
+        "memx_get_ofmap_size",
+        (255, 31),
+        "255 31",
+        (INT32_MIN, INT32_MAX, 2, 3, 0),
+        (INT32_MIN, INT32_MAX, 2, 3, 0),
+    ),
+    Call("memx_get_ifmap_range_convert", (1, 2), "1 2", (1, -0.5, 127.5), (1, -0.5, 127.5)),
+    Call("memx_get_ofmap_hpoc", (1, 31), "1 31", (5, 6, 70000), ((5, 6, 70000),)),
+    Call("memx_get_ofmap_hpoc", (1, 0), "1 0", (), ((),)),
+    Call("memx_stream_ifmap", (31, 255, FRAME, INT32_MIN), f"31 255 0000803f000000c0 {INT32_MIN}"),
+    Call("memx_stream_ifmap", (0, 0, None, 0), "0 0 null 0"),
+    Call("memx_stream_ofmap", (31, 255, FRAME.copy(), INT32_MAX), f"31 255 memory {INT32_MAX}"),
+    Call("memx_stream_ofmap", (0, 0, None, -1), "0 0 null -1"),
+    Call("memx_enqueue_ifmap_buf", (31, 30, LENT, -1), "31 30 4 999 foreign 00ff0007 -1"),
+    Call("memx_enqueue_ofmap_buf", (31, 255, LENT, INT32_MAX), f"31 255 4 999 foreign 00ff0007 {INT32_MAX}"),
+    Call("memx_dequeue_ifmap_buf", (31, 30, INT32_MIN), f"31 30 {INT32_MIN}", (), (None,)),
+    Call("memx_dequeue_ofmap_buf", (31, 30, 0), "31 30 0", (), (None,)),
+    Call("memx_config_mpu_group", (255, 7), "255 7"),
+    Call("memx_get_total_chip_count", (127,), "127", (255,), (255,)),
+    Call("memx_operation_get_device_count", (), "", (0xFEDCBA98,), (0xFEDCBA98,)),
+    Call("memx_operation_get_mpu_group_count", (255,), "255", (0x01020304,), (0x01020304,)),
+    Call("memx_get_feature", (1, 255, 6), "1 255 6", (0x72, 1), (b"\x72\x01" + bytes(6),)),
+    Call("memx_get_feature", (1, 2, 11), "1 2 11", tuple(range(64)), (bytes(range(64)),)),
+    Call("memx_get_feature", (1, 2, -1), "1 2 -1", (), (bytes(8),)),
+    Call("memx_set_feature", (127, 255, 1, 65535), "127 255 1 65535"),
+    Call("memx_enter_device_deep_sleep", (3,), "3"),
+    Call("memx_exit_device_deep_sleep", (255,), "255"),
+]
+
+C_TYPES = {
+    "u8": ctypes.c_uint8,
+    "u16": ctypes.c_uint16,
+    "u32": ctypes.c_uint32,
+    "i32": ctypes.c_int32,
+    "float": ctypes.c_float,
+    "text": ctypes.c_char_p,
+    "void*": ctypes.c_void_p,
+    "u8*": ctypes.POINTER(ctypes.c_uint8),
+    "u32*": ctypes.POINTER(ctypes.c_uint32),
+    "i32*": ctypes.POINTER(ctypes.c_int32),
+    "i32**": ctypes.POINTER(ctypes.POINTER(ctypes.c_int32)),
+    "float*": ctypes.POINTER(ctypes.c_float),
 }
 
-__attribute__((constructor)) static void loaded(void) { note("loaded"); }
-
-#define GROUP(name) memx_status name(uint8_t group) { note(#name " %d", group); return 0; }
-#define SETTER(name) memx_status name(uint8_t id, int32_t value) \
-  { note(#name " %d %d", id, value); return 0x13000024; }
-#define SIZE(name) memx_status name(uint8_t id, uint8_t flow, int32_t *h, int32_t *w, int32_t *z, \
-  int32_t *c, int32_t *format) \
-  { note(#name " %d %d", id, flow); *h = 480; *w = 640; *z = 1; *c = -3; *format = 5; return 0; }
-
-GROUP(memx_trylock)
-#ifndef NO_UNLOCK
-GROUP(memx_unlock)
-#endif
-GROUP(memx_close)
-SETTER(memx_set_ifmap_queue_size)
-SETTER(memx_set_ofmap_queue_size)
-SETTER(memx_set_stream_enable)
-SETTER(memx_set_stream_disable)
-SIZE(memx_get_ifmap_size)
-SIZE(memx_get_ofmap_size)
-
-memx_status memx_open(uint8_t id, uint8_t group, float gen) {
-  note("memx_open %d %d %g", id, group, gen);
-  return 0xF1000003u;
+HEADER = {
+    "memx_lock": "u8",
+    "memx_trylock": "u8",
+    "memx_unlock": "u8",
+    "memx_open": "u8 u8 float",
+    "memx_close": "u8",
+    "memx_reconfigure": "u8 u8",
+    "memx_operation": "u8 u32 void* u32",
+    "memx_download_model": "u8 text u8 i32",
+    "memx_download_model_wtmem": "u8 text",
+    "memx_download_model_config": "u8 text u8",
+    "memx_set_stream_enable": "u8 i32",
+    "memx_set_stream_disable": "u8 i32",
+    "memx_set_ifmap_queue_size": "u8 i32",
+    "memx_set_ofmap_queue_size": "u8 i32",
+    "memx_get_ifmap_size": "u8 u8 i32* i32* i32* i32* i32*",
+    "memx_get_ofmap_size": "u8 u8 i32* i32* i32* i32* i32*",
+    "memx_get_ifmap_range_convert": "u8 u8 i32* float* float*",
+    "memx_get_ofmap_hpoc": "u8 u8 i32* i32**",
+    "memx_stream_ifmap": "u8 u8 void* i32",
+    "memx_stream_ofmap": "u8 u8 void* i32",
+    "memx_enqueue_ifmap_buf": "u8 u8 buf* i32",
+    "memx_enqueue_ofmap_buf": "u8 u8 buf* i32",
+    "memx_dequeue_ifmap_buf": "u8 u8 buf* i32",
+    "memx_dequeue_ofmap_buf": "u8 u8 buf* i32",
+    "memx_config_mpu_group": "u8 u8",
+    "memx_get_chip_gen": "u8 u8*",
+    "memx_get_total_chip_count": "u8 u8*",
+    "memx_operation_get_device_count": "u32*",
+    "memx_operation_get_mpu_group_count": "u8 u32*",
+    "memx_set_powerstate": "u8 u8",
+    "memx_enter_device_deep_sleep": "u8",
+    "memx_exit_device_deep_sleep": "u8",
+    "memx_get_feature": "u8 u8 i32 void*",
+    "memx_set_feature": "u8 u8 i32 u16",
+    "memx_set_abort_read": "u8",
 }
-#ifdef RECONFIGURE
-memx_status memx_reconfigure(uint8_t id, uint8_t group) {
-  note("memx_reconfigure %d %d", id, group);
-  return 0;
-}
-#endif
-memx_status memx_config_mpu_group(uint8_t group, uint8_t config) {
-  note("memx_config_mpu_group %d %d", group, config);
-  return 0x14000003;
-}
-memx_status memx_download_model(uint8_t id, const char *file, uint8_t index, int32_t type) {
-  if (type & 0x80) note("memx_download_model %d %d.%d.%d %d %d", id, file[0], file[1], file[2], index, type);
-  else note("memx_download_model %d %s %d %d", id, file, index, type);
-  return 0x13020000;
-}
-memx_status memx_stream_ifmap(uint8_t id, uint8_t flow, void *frame, int32_t timeout) {
-  note("memx_stream_ifmap %d %d %g %d", id, flow, frame ? ((float *)frame)[2] : -1.0, timeout);
-  return frame ? 0 : 0x0A;
-}
-memx_status memx_stream_ofmap(uint8_t id, uint8_t flow, void *frame, int32_t timeout) {
-  note("memx_stream_ofmap %d %d %d", id, flow, timeout);
-  if (!frame) return 0x0A;
-  ((float *)frame)[1] = 2.5f;
-  return 0;
-}
-memx_status memx_get_total_chip_count(uint8_t group, uint8_t *count) {
-  note("memx_get_total_chip_count %d", group);
-  *count = 200;
-  return 0;
-}
-memx_status memx_operation_get_device_count(void *count) {
-  note("memx_operation_get_device_count");
-  *(uint32_t *)count = 0x01020304;
-  return 0;
-}
-"""
-
-
-class Stub:
-    """A compiled library and the calls that it noted."""
-
-    def __init__(self, folder: Path, *defines: str) -> None:
-        self.path = str(folder / "libmemx.so")
-        self._log = folder / "calls"
-        self._log.touch()
-        (folder / "stub.c").write_text(STUB)
-        options = [f"-D{name}" for name in (*defines, f'LOG="{self._log}"')]
-        command = ["cc", "-shared", "-fPIC", "-Wall", "-Werror", *options, "-o", self.path, "stub.c"]
-        subprocess.run(command, cwd=folder, check=True)
-
-    def calls(self) -> list[str]:
-        lines = self._log.read_text().splitlines()
-        self._log.write_text("")
-        return lines
+"""The headers of libmemx 2.10 to 2.12, and `memx_reconfigure` of 2.2; written down again on purpose."""
 
 
 @pytest.fixture
-def compiled(tmp_path: Path) -> Callable[..., Stub]:
-    """Return a maker of stubs, each in a folder of its own."""
-    numbers = itertools.count()
-
-    def make(*defines: str) -> Stub:
-        folder = tmp_path / str(next(numbers))
-        folder.mkdir()
-        return Stub(folder, *defines)
-
-    return make
-
-
-@pytest.fixture
-def stub(compiled: Callable[..., Stub]) -> Stub:
-    return compiled("RECONFIGURE")
+def stub(tmp_path: Path) -> Stub:
+    return Stub(tmp_path / "whole")
 
 
 @pytest.fixture
 def library(stub: Stub) -> CtypesLibmemx:
     made = CtypesLibmemx(stub.path)
-    assert stub.calls() == ["loaded"]
+    assert [call.partition(" ")[0] for call in stub.calls()] == ["loaded"]
     return made
 
 
-def test_it_says_what_it_is(library: CtypesLibmemx) -> None:
-    assert not library.simulated
-    assert library.version == "2.11.2"
-    assert library.exports == {"memx_reconfigure"}
+def made(library: Libmemx, call: Call) -> Any:
+    """Make a call; return what the method returns."""
+    method: Callable[..., Coroutine[Any, Any, Any]] = getattr(library, call.name)
+    return drive(method(*call.args))
 
 
-def test_groups_and_contexts(library: CtypesLibmemx, stub: Stub) -> None:
-    assert drive(library.memx_trylock(127)) == Status.OK
-    assert drive(library.memx_unlock(255)) == Status.OK
-    assert drive(library.memx_open(31, 3, 31.0)) == 0xF1000003
-    assert drive(library.memx_reconfigure(31, 2)) == Status.OK
-    assert drive(library.memx_config_mpu_group(3, 7)) == Status.NOT_ENOUGH_CHIPS
-    assert drive(library.memx_close(31)) == Status.OK
-    assert stub.calls() == [
-        "memx_trylock 127",
-        "memx_unlock 255",
-        "memx_open 31 3 31",
-        "memx_reconfigure 31 2",
-        "memx_config_mpu_group 3 7",
-        "memx_close 31",
-    ]
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call.name[5:]} {call.sees}".strip())
+def test_arguments_arrive_and_what_is_written_comes_back(
+    library: CtypesLibmemx, stub: Stub, call: Call
+) -> None:
+    stub.answer(call.name, Status.OK, *call.writes)
+    result = made(library, call)
+    assert result == (0 if call.gives is None else (0, *call.gives))
+    assert stub.calls() == [f"{call.name} {call.sees}".rstrip() if call.sees else call.name]
 
 
-def test_settings(library: CtypesLibmemx, stub: Stub) -> None:
-    assert drive(library.memx_set_ifmap_queue_size(1, 1001)) == Status.BAD_QUEUE_SIZE
-    assert drive(library.memx_set_ofmap_queue_size(2, -1)) == Status.BAD_QUEUE_SIZE
-    drive(library.memx_set_stream_enable(3, 0))
-    drive(library.memx_set_stream_disable(4, 1))
-    assert stub.calls() == [
-        "memx_set_ifmap_queue_size 1 1001",
-        "memx_set_ofmap_queue_size 2 -1",
-        "memx_set_stream_enable 3 0",
-        "memx_set_stream_disable 4 1",
-    ]
+@pytest.mark.parametrize("name", sorted(SIGNATURES))
+def test_every_status_comes_back_as_an_unsigned_number(library: CtypesLibmemx, stub: Stub, name: str) -> None:
+    call = next(call for call in CALLS if call.name == name)
+    for status in (*Status, 0x2, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF):
+        stub.answer(name, status, *call.writes)
+        result = made(library, call)
+        assert (result if call.gives is None else result[0]) == status
 
 
-def test_downloads_pass_a_path_or_the_content_itself(library: CtypesLibmemx, stub: Stub) -> None:
-    assert drive(library.memx_download_model(5, b"/a/model.dfp", 1, 3)) == Status.DFP_CANNOT_BE_OPENED
-    assert drive(library.memx_download_model(5, b"\x06\x00\x07", 255, 0x83)) == Status.DFP_CANNOT_BE_OPENED
-    assert stub.calls() == ["memx_download_model 5 /a/model.dfp 1 3", "memx_download_model 5 6.0.7 255 131"]
+def test_every_method_has_a_signature_and_a_call_here() -> None:
+    methods = {name for name in Libmemx.__abstractmethods__ if name.startswith("memx_")}
+    assert methods == set(Libmemx.__abstractmethods__) == set(SIGNATURES) == {call.name for call in CALLS}
 
 
-def test_what_is_written_through_pointers_comes_back(library: CtypesLibmemx, stub: Stub) -> None:
-    assert drive(library.memx_get_ifmap_size(1, 2)) == (0, 480, 640, 1, -3, 5)
-    assert drive(library.memx_get_ofmap_size(3, 31)) == (0, 480, 640, 1, -3, 5)
-    assert drive(library.memx_get_total_chip_count(6)) == (0, 200)
-    assert drive(library.memx_operation_get_device_count()) == (0, 0x01020304)
-    assert stub.calls() == [
-        "memx_get_ifmap_size 1 2",
-        "memx_get_ofmap_size 3 31",
-        "memx_get_total_chip_count 6",
-        "memx_operation_get_device_count",
-    ]
+@pytest.mark.parametrize("name", sorted(SIGNATURES))
+def test_signatures_are_those_of_the_header(name: str) -> None:
+    types = HEADER[name].split()
+    given = SIGNATURES[name]
+    assert len(given) == len(types)
+    for taken, wanted in zip(given, types, strict=True):
+        if wanted == "buf*":
+            fields = {field[0]: field[1] for field in taken._type_._fields_}
+            assert fields == {"size": ctypes.c_size_t, "idx": ctypes.c_size_t, "data": ctypes.c_void_p}
+            assert list(fields) == ["size", "idx", "data"]
+        else:
+            assert taken is C_TYPES[wanted]
 
 
-def test_frames_pass_where_they_lie(library: CtypesLibmemx, stub: Stub) -> None:
-    frame = np.array([[1.0, 2.0], [7.0, 4.0]], np.float32)
-    assert drive(library.memx_stream_ifmap(1, 2, frame, 50)) == Status.OK
-    assert drive(library.memx_stream_ofmap(1, 3, frame, -1)) == Status.OK
-    assert frame[0, 1] == 2.5
-    assert drive(library.memx_stream_ifmap(1, 2, None, 50)) == Status.NULL_POINTER
-    assert drive(library.memx_stream_ofmap(1, 2, None, 50)) == Status.NULL_POINTER
-    assert stub.calls() == [
-        "memx_stream_ifmap 1 2 7 50",
-        "memx_stream_ofmap 1 3 -1",
-        "memx_stream_ifmap 1 2 -1 50",
-        "memx_stream_ofmap 1 2 50",
-    ]
+@pytest.mark.parametrize("name", sorted(SIGNATURES))
+def test_methods_take_what_the_function_reads(name: str) -> None:
+    """The arguments by their number: the others are pointers through which the function writes."""
+    written = [kind for kind in HEADER[name].split() if kind.endswith("*")]
+    given_by_caller = {"memx_operation": 1, "memx_stream_ifmap": 1, "memx_stream_ofmap": 1}
+    given_by_caller |= {f"memx_enqueue_{flow}_buf": 1 for flow in ("ifmap", "ofmap")}
+    parameters = len(inspect.signature(getattr(Libmemx, name)).parameters) - 1
+    assert parameters == len(SIGNATURES[name]) - len(written) + given_by_caller.get(name, 0)
+
+
+def test_frames_are_written_where_they_lie(library: CtypesLibmemx, stub: Stub) -> None:
+    frame = FRAME.copy()
+    stub.answer("memx_stream_ofmap", 0, 0, 0, 32, 64)
+    assert drive(library.memx_stream_ofmap(1, 3, frame, 50)) == Status.OK
+    assert frame.tolist() == [[2.5, -2.0], [7.0, 4.0]]
+    data = BYTES.copy()
+    stub.answer("memx_operation", 0, 9, 8)
+    assert drive(library.memx_operation(1, 0, data, 4)) == Status.OK
+    assert data.tolist() == [9, 8, 0, 7]
+
+
+@pytest.mark.parametrize("flow", ["ifmap", "ofmap"])
+def test_buffers_are_lent_and_given_back(library: CtypesLibmemx, stub: Stub, flow: str) -> None:
+    dequeue = getattr(library, f"memx_dequeue_{flow}_buf")
+    enqueue = getattr(library, f"memx_enqueue_{flow}_buf")
+    stub.answer(f"memx_dequeue_{flow}_buf", Status.OK, 3, 2)
+    status, lent = drive(dequeue(1, 2, 50))
+    assert (status, lent.index, lent.data.shape) == (Status.OK, 2, (3,))
+    lent.data[:] = [1, 0, 254]
+    stub.calls()
+    assert drive(enqueue(1, 2, lent, 60)) == Status.OK
+    assert stub.calls() == [f"memx_enqueue_{flow}_buf 1 2 3 2 lent 0100fe 60"]
+
+
+def test_no_buffer_is_lent_by_a_call_that_failed(library: CtypesLibmemx, stub: Stub) -> None:
+    stub.answer("memx_dequeue_ifmap_buf", Status.DEQUEUE_INPUT_TIMEOUT, 3, 2)
+    assert drive(library.memx_dequeue_ifmap_buf(1, 2, 5)) == (Status.DEQUEUE_INPUT_TIMEOUT, None)
+
+
+@pytest.mark.parametrize("opcode", GetFeature)
+def test_as_many_bytes_come_as_a_feature_has(library: CtypesLibmemx, stub: Stub, opcode: GetFeature) -> None:
+    stub.answer("memx_get_feature", Status.OK, *range(1, 65))
+    status, data = drive(library.memx_get_feature(0, 0, opcode))
+    wanted = {GetFeature.THROUGHPUT: 64, GetFeature.IFMAP_CONTROL: 4, GetFeature.QSPI_RESET_RELEASE: 4}
+    assert (status, list(data)) == (Status.OK, list(range(1, 1 + wanted.get(opcode, 8))))
+    assert len(data) == feature_bytes(opcode)
 
 
 def test_memory_that_libmemx_would_spoil_is_refused(library: CtypesLibmemx, stub: Stub) -> None:
     frame = np.zeros((4, 4), np.float32)
     with pytest.raises(ValueError, match="contiguous"):
         drive(library.memx_stream_ifmap(0, 0, frame[:, :2], 1))
+    with pytest.raises(ValueError, match="contiguous"):
+        drive(library.memx_stream_ofmap(0, 0, frame.T[::2], 1))
     frame.flags.writeable = False
     with pytest.raises(ValueError, match="read-only"):
         drive(library.memx_stream_ofmap(0, 0, frame, 1))
     assert stub.calls() == []
 
 
-def test_a_library_is_loaded_once(compiled: Callable[..., Stub]) -> None:
-    stub = compiled()
+def test_it_says_what_it_is(library: CtypesLibmemx) -> None:
+    assert not library.simulated
+    assert library.version == "2.11.2"
+    assert library.exports == set(SIGNATURES) - REQUIRED
+
+
+def test_a_library_is_loaded_once(tmp_path: Path) -> None:
+    stub = Stub(tmp_path)
     assert stub.calls() == []
     CtypesLibmemx(stub.path)
     CtypesLibmemx(stub.path)
-    assert stub.calls() == ["loaded"]
+    assert [call.partition(" ")[0] for call in stub.calls()] == ["loaded"]
 
 
-def test_without_reconfigure(compiled: Callable[..., Stub]) -> None:
-    library = CtypesLibmemx(compiled().path)
-    assert library.exports == frozenset()
-    with pytest.raises(ConfigError, match=r"libmemx 2\.11\.2 does not export memx_reconfigure"):
-        drive(library.memx_reconfigure(0, 0))
+def test_the_log_level_is_there_when_it_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(LOG_LEVEL, "3")
+    as_it_was, chosen = Stub(tmp_path / "a"), Stub(tmp_path / "b")
+    CtypesLibmemx(as_it_was.path)
+    CtypesLibmemx(chosen.path, log_level=65535)
+    assert as_it_was.calls() == ["loaded 3"]
+    assert chosen.calls() == ["loaded 65535"]
+    CtypesLibmemx(chosen.path, log_level=1)
+    assert os.environ[LOG_LEVEL] == "65535"  # it was loaded before
 
 
-def test_a_library_without_version(compiled: Callable[..., Stub]) -> None:
-    assert CtypesLibmemx(compiled("NO_VERSION").path).version == "unknown"
+@pytest.mark.parametrize("name", sorted(set(SIGNATURES) - REQUIRED))
+def test_an_optional_function_is_absent(tmp_path: Path, name: str) -> None:
+    library = CtypesLibmemx(Stub(tmp_path, without={name}).path)
+    assert library.exports == set(SIGNATURES) - REQUIRED - {name}
+    call = next(call for call in CALLS if call.name == name)
+    with pytest.raises(ConfigError, match=rf"libmemx 2\.11\.2 does not export {name}$"):
+        made(library, call)
 
 
-def test_a_required_function_is_missing(compiled: Callable[..., Stub]) -> None:
-    with pytest.raises(ConfigError, match=r"libmemx 2\.11\.2 lacks memx_unlock"):
-        CtypesLibmemx(compiled("NO_UNLOCK").path)
+@pytest.mark.parametrize("name", sorted(REQUIRED))
+def test_a_required_function_is_absent(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"libmemx 2\.11\.2 lacks {name}: "):
+        CtypesLibmemx(Stub(tmp_path, without={name}).path)
+
+
+def test_a_library_without_version(tmp_path: Path) -> None:
+    assert CtypesLibmemx(Stub(tmp_path, without={"LIB_VER"}).path).version == "unknown"
 
 
 def test_no_library(tmp_path: Path) -> None:
@@ -252,12 +332,61 @@ def test_no_library(tmp_path: Path) -> None:
         CtypesLibmemx(path)
 
 
-def test_the_names_that_are_looked_for() -> None:
-    assert LIBRARY_NAMES == ("libmemx.so", "libmemx.so.2")
+@pytest.mark.parametrize(
+    ("there", "taken"), [(LIBRARY_NAMES, "libmemx.so"), (LIBRARY_NAMES[1:], "libmemx.so.2")]
+)
+def test_names_are_looked_for_in_order(tmp_path: Path, there: Sequence[str], taken: str) -> None:
+    stubs = {name: Stub(tmp_path, name=name) for name in there}
+    load = "from repertory.transports.memx.binding import CtypesLibmemx; CtypesLibmemx()"
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", load], env=environment, check=True)
+    assert {name for name, stub in stubs.items() if stub.calls()} == {taken}
 
 
-def test_statuses_have_names() -> None:
-    assert status_name(318767133) == "output timeout (0x1300001D)"
-    assert status_name(318767138) == "input timeout (queue full) (0x13000022)"
-    assert status_name(0) == "ok (0x00000000)"
+MEANINGS = {
+    0x00000000: "ok",
+    0x00000001: "generic failure",
+    0x00000002: "bad argument",
+    0x00000005: "admin timeout",
+    0x0000000A: "null pointer",
+    0x11000000: "bad model id",
+    0x11000001: "context not open",
+    0x11000002: "nothing downloaded",
+    0x11000003: "context bound to other group",
+    0x12000000: "bad group id",
+    0x12000001: "firmware too old",
+    0x12000002: "group in use",
+    0x12000003: "lock file cannot be opened",
+    0x13000002: "bad engine or buffer",
+    0x13000005: "bad command",
+    0x13000006: "input flow not configured",
+    0x13000007: "output flow not configured",
+    0x13000008: "input shape or format refused",
+    0x1300000C: "size unknown",
+    0x1300000D: "range convert unknown",
+    0x1300000E: "hpoc unknown",
+    0x1300000F: "download failed",
+    0x13000015: "bad flow id",
+    0x1300001D: "output timeout",
+    0x13000022: "input timeout (queue full)",
+    0x13000024: "bad queue size",
+    0x13000027: "dequeue input buffer timeout",
+    0x13000028: "dequeue output buffer timeout",
+    0x13020000: "DFP cannot be opened",
+    0x13020001: "DFP read error",
+    0x13020002: "DFP bad content",
+    0x13020003: "DFP version not accepted",
+    0x14000000: "transport open failed",
+    0x14000003: "not enough chips",
+    0x15000002: "ioctl failed",
+}
+
+
+@pytest.mark.parametrize("status", MEANINGS, ids=hex)
+def test_a_status_is_named_by_its_meaning(status: int) -> None:
+    assert status_name(status) == f"{MEANINGS[status]} (0x{status:08X})"
+
+
+def test_no_status_is_without_a_meaning_here() -> None:
+    assert set(map(int, Status)) == set(MEANINGS)
     assert status_name(0xF1000003) == "unknown status (0xF1000003)"

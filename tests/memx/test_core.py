@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from repertory.models.errors import ConfigError
+from repertory.transports.memx.admin import Admin
+from repertory.transports.memx.board import Halt
 from repertory.transports.memx.constants import DownloadType, Status
 from repertory.transports.memx.core import Core
+from repertory.transports.memx.downloads import Download, Downloads
 from repertory.transports.memx.flow import Flow
-from repertory.transports.memx.image import Image, Images
+from repertory.transports.memx.image import ChipPort, Image, Images
 from repertory.transports.memx.lane import Inference
 from repertory.transports.memx.parameters import SimulatedMx3
 from repertory.transports.memx.rules import SimulatorFault, StatusError
@@ -48,9 +52,22 @@ def image(*nets: Net, mx3: SimulatedMx3 = MX3, chips: int = 4) -> Image:
 
 def download(core: Core, model_id: int, file: Image, kind: DownloadType = BOTH, index: int = 0) -> float:
     """Download from time 0 on, and return when it ended."""
-    begun = core.begin_download(model_id, file, index, kind, 0.0)
-    core.end_download(begun, begun.until)
+    downloads = Downloads(core)
+    begun = downloads.begin(model_id, file, index, kind, 0.0)
+    downloads.end(begun, begun.until)
     return begun.until
+
+
+def begin(core: Core, model_id: int, now: float, index: int = 0, kind: DownloadType = BOTH) -> Download:
+    return Downloads(core).begin(model_id, image(), index, kind, now)
+
+
+def config(core: Core, group_id: int, number: int, now: float = 0.0) -> None:
+    Admin(core).config_mpu_group(group_id, number, now)
+
+
+def port(core: Core, model_id: int, flow_id: int, *, output: bool = False) -> ChipPort:
+    return core.flow_port(model_id, flow_id, output=output, unknown=Status.SIZE_UNKNOWN)
 
 
 def running(mx3: SimulatedMx3 = MX3, *nets: Net, slots: tuple[int, int] = (4, 4)) -> tuple[Core, float]:
@@ -85,44 +102,19 @@ def flow(core: Core, flow_id: int = 0, model_id: int = 0, *, output: bool = Fals
 # -- device groups
 
 
-def test_groups_that_are_not_there() -> None:
-    core = Core(MX3)
-    for call in (core.trylock, core.unlock, core.chip_count):
-        with refused(Status.BAD_GROUP_ID):
-            call(2)
-    with refused(Status.BAD_GROUP_ID):
-        core.open(0, 2)
-    with refused(Status.BAD_GROUP_ID):
-        core.config_mpu_group(2, 0, 0.0)
-    core.open(0, 0)
-    with refused(Status.BAD_GROUP_ID):
-        core.reconfigure(0, 2, 0.0)
-
-
-def test_locks_are_taken_once_and_released_by_anybody() -> None:
-    core = Core(MX3)
-    core.unlock(0)
-    core.trylock(0)
-    core.trylock(1)
-    with refused(Status.GROUP_IN_USE):
-        core.trylock(0)
-    core.unlock(0)
-    core.trylock(0)
-
-
 @pytest.mark.parametrize(
     ("chips", "accepted"), [(1, {2}), (2, {2, 4}), (3, {2, 3, 4}), (4, {0, 1, 2, 3, 4}), (16, set(range(8)))]
 )
 def test_a_configuration_needs_its_chips(chips: int, accepted: set[int]) -> None:
     core = Core(SimulatedMx3(chips=chips))
-    for config in range(8):
-        if config in accepted:
-            core.config_mpu_group(0, config, 0.0)
+    for number in range(8):
+        if number in accepted:
+            config(core, 0, number)
         else:
             with refused(Status.NOT_ENOUGH_CHIPS):
-                core.config_mpu_group(0, config, 0.0)
+                config(core, 0, number)
     with refused(Status.BAD_ARGUMENT):
-        core.config_mpu_group(0, 8, 0.0)
+        config(core, 0, 8)
 
 
 def test_a_file_is_for_the_chips_that_are_configured() -> None:
@@ -130,7 +122,7 @@ def test_a_file_is_for_the_chips_that_are_configured() -> None:
     core.open(0, 0)
     with refused(Status.DOWNLOAD_FAILED):
         download(core, 0, image(chips=2))
-    core.config_mpu_group(0, 4, 0.0)
+    config(core, 0, 4, 0.0)
     download(core, 0, image(chips=2))
     with refused(Status.DOWNLOAD_FAILED):
         download(core, 0, image(chips=4))
@@ -149,7 +141,7 @@ def test_ids_beyond_the_table() -> None:
         with refused(Status.BAD_MODEL_ID):
             core.enable(model_id, 0.0)
         with refused(Status.BAD_ENGINE):
-            core.flow_port(model_id, 0, output=False)
+            port(core, model_id, 0)
 
 
 def test_a_closed_context() -> None:
@@ -166,11 +158,11 @@ def test_a_closed_context() -> None:
     with refused(Status.CONTEXT_NOT_OPEN):
         core.reconfigure(3, 0, 0.0)
     with refused(Status.CONTEXT_NOT_OPEN):
-        core.begin_download(3, image(), 0, BOTH, 0.0)
+        begin(core, 3, 0.0)
     with refused(Status.CONTEXT_NOT_OPEN):
         core.flow(3, 0, 1, output=False, null=False)
     with pytest.raises(SimulatorFault, match="crashes"):
-        core.flow_port(3, 0, output=True)
+        port(core, 3, 0, output=True)
 
 
 def test_opens_are_counted_and_bound_to_one_group() -> None:
@@ -198,7 +190,7 @@ def test_an_open_context_has_no_flows() -> None:
     with refused(Status.OUTPUT_FLOW_NOT_CONFIGURED):
         core.flow(0, 0, 1, output=True, null=False)
     with refused(Status.SIZE_UNKNOWN):
-        core.flow_port(0, 0, output=False)
+        port(core, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -220,11 +212,11 @@ def test_stream_calls_check_in_this_order(flow_id: int, null: bool, timeout: int
 
 def test_sizes_are_those_of_the_file() -> None:
     core, _ = running(MX3, Net(outputs=2))
-    assert core.flow_port(0, 0, output=False).shape == (4, 6, 1, 3)
-    assert core.flow_port(0, 1, output=True).shape == (1, 1, 1, 2)
-    assert core.flow_port(0, 1, output=True).format == 5
+    assert port(core, 0, 0).shape == (4, 6, 1, 3)
+    assert port(core, 0, 1, output=True).shape == (1, 1, 1, 2)
+    assert port(core, 0, 1, output=True).format == 5
     with refused(Status.SIZE_UNKNOWN):
-        core.flow_port(0, 1, output=False)
+        port(core, 0, 1)
 
 
 @pytest.mark.parametrize("size", [-1, 0, 1001])
@@ -277,8 +269,8 @@ def test_a_model_that_the_file_does_not_hold() -> None:
     core = Core(MX3)
     core.open(0, 0)
     with refused(Status.DFP_BAD_CONTENT):
-        core.begin_download(0, image(), 1, BOTH, 0.0)
-    core.begin_download(0, image(), 1, DownloadType.WEIGHTS, 0.0)  # ignored for weights alone
+        begin(core, 0, 0.0, index=1)
+    begin(core, 0, 0.0, 1, DownloadType.WEIGHTS)  # ignored for weights alone
 
 
 @pytest.mark.parametrize(
@@ -312,10 +304,10 @@ def test_weights_alone_configure_no_flow_and_serve_every_model_of_the_file() -> 
     file = image(Net("a", configuration=0, outputs=1), Net("b", configuration=1, inputs=2))
     download(core, 0, file, DownloadType.WEIGHTS)
     with refused(Status.SIZE_UNKNOWN):
-        core.flow_port(0, 0, output=False)
+        port(core, 0, 0)
     for index, inputs in enumerate((1, 2)):
         download(core, 0, file, DownloadType.MODEL, index)
-        core.flow_port(0, inputs - 1, output=False)
+        port(core, 0, inputs - 1, output=False)
         core.enable(0, 1.0)
         core.disable(0, 1.0, drain=True)
 
@@ -342,10 +334,12 @@ def test_weights_of_another_file_are_not_its_own() -> None:
 def test_a_failed_download_leaves_the_context_and_forgets_the_chips() -> None:
     core, now = running()
     core.disable(0, now, drain=True)
-    core.fail_downloads(1)
+    downloads = Downloads(core)
+    downloads.failing = 1
+    begun = downloads.begin(0, image(Net("b", inputs=2)), 0, BOTH, now)
     with refused(Status.DOWNLOAD_FAILED):
-        download(core, 0, image(Net("b", inputs=2)))
-    assert core.flow_port(0, 0, output=False).number == 0
+        downloads.end(begun, begun.until)
+    assert port(core, 0, 0).number == 0
     with pytest.raises(SimulatorFault, match="loaded with last"):
         core.enable(0, now)
     download(core, 0, image())
@@ -369,9 +363,9 @@ def test_an_enabled_context_keeps_its_program() -> None:
     core, now = running()
     core.open(1, 0)
     with pytest.raises(SimulatorFault, match=r"context 0 .* is enabled"):
-        core.begin_download(1, image(), 0, BOTH, now)
+        begin(core, 1, now)
     with pytest.raises(SimulatorFault, match="is enabled"):
-        core.config_mpu_group(0, 0, now)
+        config(core, 0, 0, now)
     with pytest.raises(SimulatorFault, match="is enabled"):
         core.reconfigure(1, 0, now)
     with pytest.raises(SimulatorFault, match="is enabled"):
@@ -415,9 +409,9 @@ def test_nothing_is_rebound_with_a_transfer_in_flight(
     core.open(1, 0)
     place(core, now)
     calls: dict[str, Callable[[], object]] = {
-        "download": lambda: core.begin_download(1, image(), 0, BOTH, now),
+        "download": lambda: begin(core, 1, now),
         "reconfigure": lambda: core.reconfigure(1, 0, now),
-        "config": lambda: core.config_mpu_group(0, 0, now),
+        "config": lambda: config(core, 0, 0, now),
         "close": lambda: core.close(0, now),
     }
     with pytest.raises(SimulatorFault, match=f"memx_{call}.*context 0 on group 0 has a transfer in flight"):
@@ -448,11 +442,11 @@ def test_a_frame_behind_a_disabled_context_must_not_be_lost(call: str) -> None:
 
 def test_nothing_runs_during_a_download() -> None:
     core, now = running()
-    core.begin_download(0, image(), 0, BOTH, now)
+    begin(core, 0, now)
     with pytest.raises(SimulatorFault, match="during a download"):
         write(core, now)
     with pytest.raises(SimulatorFault, match=r"a download .* is going on"):
-        core.begin_download(0, image(), 0, BOTH, now)
+        begin(core, 0, now)
 
 
 # -- time
@@ -552,7 +546,7 @@ def test_a_hung_group_stands_still_and_the_others_go_on() -> None:
     core.enable(1, now)
     assert write(core, now)
     assert write(core, now, model_id=1)
-    core.hang(0, now)
+    core.groups[0].halt(Halt.HUNG, now)
     assert read(core, now + 100) is None
     assert flow(core, 0, 1, output=True).take(now + 100) is not None
     assert core.close_hangs(0)
@@ -565,18 +559,26 @@ def test_nobody_is_accused_on_a_hung_group() -> None:
     core, now = running()
     core.open(1, 0)
     assert write(core, now)
-    core.hang(0, now)
+    core.groups[0].halt(Halt.HUNG, now)
     core.reconfigure(1, 0, now)
     core.enable(0, now)
-    assert core.begin_download(1, image(), 0, BOTH, now).until == math.inf
-    assert core.begin_download(1, image(), 0, BOTH, now).until == math.inf
+    assert begin(core, 1, now).until == math.inf
+    assert begin(core, 1, now).until == math.inf
 
 
 # -- channels that a call holds on to
 
 
-def test_a_channel_of_a_closed_context_stays_silent() -> None:
+def test_a_channel_of_a_closed_context_tells_whoever_waits() -> None:
     core, now = running()
+    held = flow(core, output=True)
+    core.close(0, now)
+    with refused(Status.CONTEXT_NOT_OPEN):
+        held.take(now)
+
+
+def test_in_compat_a_channel_of_a_closed_context_stays_silent() -> None:
+    core, now = running(replace(MX3, profile="compat-2.11"))
     held = flow(core, output=True)
     core.close(0, now)
     assert held.take(now) is None

@@ -66,16 +66,20 @@ def test_co_mapped_models_share_a_configuration_and_its_port_numbers(mtcnn: dict
     assert [port.model_index for port in dfp.outputs] == [0, 0, 1, 1, 1]
 
 
+def over_the_wire(port: Port, array: Any) -> Any:
+    frame = np.empty(port.nbytes, np.uint8)
+    port.encode(array, frame)
+    return port.decode(frame)
+
+
 def test_a_frame_over_the_wire_is_the_answer_of_the_graph(mtcnn: dict[str, bytes]) -> None:
     (network,) = pack_one(mtcnn["rnet"]).networks
     assert network.twin is not None
     frame = np.random.default_rng(5).random((1, 24, 24, 3), np.float32)
-    wire = network.inputs[0].to_wire(frame)
-    assert wire.shape == (24, 24, 1, 3)
     executor = OnnxExecutor(network.twin.onnx)
-    outputs = executor.run([network.inputs[0].from_wire(wire)])
+    outputs = executor.run([over_the_wire(network.inputs[0], frame)])
     for port, output, wanted in zip(network.outputs, outputs, executor.run([frame]), strict=True):
-        assert np.array_equal(port.from_wire(port.to_wire(output)), wanted)
+        assert np.array_equal(over_the_wire(port, output), wanted)
 
 
 def test_an_open_extent_needs_a_shape(mtcnn: dict[str, bytes]) -> None:
@@ -190,6 +194,34 @@ def test_bytes_are_an_image_port() -> None:
     assert dfp.outputs[0].format is PortFormat.FLOAT32
 
 
+def test_an_image_port_is_for_bytes_and_its_graph_may_take_floats() -> None:
+    dfp = pack_one(negate([1, 8, 9, 3]), formats={"x": PortFormat.RGB888})
+    (network,) = dfp.networks
+    assert [spec.dtype for spec in (*network.network.inputs, *network.network.outputs)] == [
+        np.uint8,
+        np.float32,
+    ]
+    again = attach_twin(write(dfp), negate([1, 8, 9, 3]))
+    assert Dfp.read(again).networks[0].inputs == network.inputs
+    with pytest.raises(ConfigError, match="input 'x' is uint8, which BF16 is not for"):
+        pack_one(negate([1, 8], kind=UINT8), formats={"x": PortFormat.BF16})
+
+
+def test_formats_by_name_and_for_all_others(mtcnn: dict[str, bytes]) -> None:
+    models = [("r", mtcnn["rnet"]), ("o", mtcnn["onet"])]
+    named = {"dense_2": PortFormat.BF16, "o:softmax_2": PortFormat.FLOAT32, "r:input_2": PortFormat.RGB888}
+    dfp = Dfp.read(pack_memx(models, formats=named, port_format=PortFormat.GBF80_ROW))
+    assert [port.format.name for port in dfp.inputs] == ["RGB888", "GBF80_ROW"]
+    assert [port.format.name for port in dfp.outputs] == [
+        "BF16",
+        "GBF80_ROW",
+        "GBF80_ROW",
+        "GBF80_ROW",
+        "FLOAT32",
+    ]
+    assert [port.nbytes for port in dfp.outputs] == [8, 12, 12, 20, 8]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -200,9 +232,10 @@ def test_bytes_are_an_image_port() -> None:
         ({"shapes": {"x": (1, 8, 1)}}, r"\(1, 8, 1\) is not"),
         ({"layouts": {"x": "NHWC"}}, "cannot have the layout 'NHWC'"),
         ({"layouts": {"q": "NC"}}, "no tensor is called 'q'"),
-        ({"port_format": PortFormat.RGB888}, "cannot be RGB888"),
-        ({"port_format": {"x": PortFormat.GBF80}}, "'x', cannot be GBF80"),
-        ({"port_format": {"q": PortFormat.FLOAT32}}, "no tensor is called 'q'"),
+        ({"port_format": PortFormat.RGB888}, "output 'y' cannot be RGB888, a format of inputs alone"),
+        ({"formats": {"y": PortFormat.YUV422}}, "output 'y' cannot be YUV422"),
+        ({"formats": {"x": PortFormat.RGB565}}, "no port can be RGB565, as 'x' is told to be"),
+        ({"formats": {"q": PortFormat.FLOAT32}}, "no tensor is called 'q'; there are net:x, net:y, x, y"),
     ],
 )
 def test_options_that_contradict_the_graph(options: dict[str, Any], message: str) -> None:

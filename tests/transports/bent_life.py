@@ -13,6 +13,7 @@ from anyio.lowlevel import checkpoint
 from repertory.models.errors import ArtifactError, DeviceBusy, DeviceLost
 from repertory.models.program import Program
 from repertory.transports.device import Completed, Completion, Fault, Health, Residency
+from repertory.transports.frame import Frame
 from repertory.transports.world import World
 
 from .bent import Case, Sound, breaks
@@ -121,6 +122,22 @@ class FreeingResidentsOnly(Sound):
 class Unwell(Sound):
     async def probe(self) -> Health:
         return Health(well=False)
+
+
+@breaks(BENT, "probe_beside", "it is not well with frames in flight")
+class UnwellAtWork(Sound):
+    flying = 0
+
+    def start(self, frame: Frame) -> None:
+        super().start(frame)
+        self.flying += 1
+
+    def report(self, completions: Sequence[Completion]) -> None:
+        self.flying -= len(completions)
+        super().report(completions)
+
+    async def probe(self) -> Health:
+        return Health(well=not self.flying)
 
 
 @breaks(BENT, "close_in_flight", "got no completion")

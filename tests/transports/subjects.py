@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from repertory.models.formats import PortFormat
 from repertory.models.pack import pack_memx
 from repertory.models.program import Artifact
 from repertory.models.sketch import sketch
@@ -50,10 +51,11 @@ def _onnx(name: str) -> Artifact:
 
 
 @cache
-def _dfp(name: str, size: int, latency: float) -> Artifact:
+def _dfp(name: str, size: int, latency: float, form: PortFormat) -> Artifact:
     onnx = _onnx(name)
     port = {"rnet": "input_2", "onet": "input_3"}[name]
-    data = pack_memx([(name, onnx.data)], shapes={port: (1, size, size, 3)}, latency=latency)
+    shapes = {port: (1, size, size, 3)}
+    data = pack_memx([(name, onnx.data)], shapes=shapes, port_format=form, latency=latency)
     return Artifact(f"{name}.dfp", data)
 
 
@@ -78,8 +80,8 @@ def _nets() -> tuple[Artifact, Artifact]:
     return _onnx("rnet"), _onnx("onet")
 
 
-def _dfps(latency: float = 0.001) -> tuple[Artifact, Artifact]:
-    return _dfp("rnet", 24, latency), _dfp("onet", 48, latency)
+def _dfps(latency: float = 0.001, form: PortFormat = PortFormat.FLOAT32) -> tuple[Artifact, Artifact]:
+    return _dfp("rnet", 24, latency, form), _dfp("onet", 48, latency, form)
 
 
 SUBJECTS: Mapping[str, Callable[[], Subject]] = {
@@ -101,6 +103,14 @@ SUBJECTS: Mapping[str, Callable[[], Subject]] = {
         make=_opener("sim+memx://?swap_ms=2&window=6&depth=2&reconfigure=false"),
         artifacts=_dfps(),
         foreign=SKETCHES[0],
+    ),
+    "sim+memx-compat": lambda: Subject(
+        make=_opener("sim+memx://?swap_ms=2&window=4&profile=compat-2.11"), artifacts=_dfps(), foreign=FOREIGN
+    ),
+    "sim+memx-lent": lambda: Subject(
+        make=_opener("sim+memx://?swap_ms=2&window=4&profile=compat-2.11"),
+        artifacts=_dfps(form=PortFormat.GBF80),
+        foreign=FOREIGN,
     ),
     "sim+memx-late": lambda: Subject(
         make=_opener("sim+memx://?swap_ms=2&window=3"), artifacts=_dfps(0.12), foreign=FOREIGN

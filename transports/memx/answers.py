@@ -9,7 +9,6 @@ from typing import Final, TypeAlias, final
 
 import numpy as np
 
-from repertory.models import formats
 from repertory.models.dfp import DfpNetwork, Port
 from repertory.models.errors import ArtifactError
 from repertory.models.onnx_model import OnnxExecutor
@@ -66,7 +65,10 @@ class _TwinAnswers:
         self._outputs = _places(twin.outputs, [spec.name for spec in graph.outputs])
 
     def __call__(self, inputs: Sequence[bytes]) -> dict[int, bytes]:
-        tensors = [_tensor(port, frame) for port, frame in zip(self._network.inputs, inputs, strict=True)]
+        tensors = [
+            port.decode(np.frombuffer(frame, np.uint8))
+            for port, frame in zip(self._network.inputs, inputs, strict=True)
+        ]
         ordered = [
             tensors[place].astype(spec.dtype, copy=False)
             for spec, place in zip(self._specs, self._inputs, strict=True)
@@ -74,7 +76,7 @@ class _TwinAnswers:
         with self._lock:
             results = self._executor.run(ordered)
         ports = zip(self._network.outputs, self._outputs, strict=True)
-        return {port.number: _wire(port, results[place]) for port, place in ports}
+        return {port.number: _frame(port, results[place]) for port, place in ports}
 
 
 def _missing(name: str) -> Answer:
@@ -94,22 +96,7 @@ def _places(wanted: Sequence[str], names: Sequence[str]) -> list[int]:
         ) from error
 
 
-def _tensor(port: Port, frame: bytes) -> Array:
-    wire = formats.decode(np.frombuffer(frame, np.uint8), port.wire_shape, port.format)
-    return port.from_wire(wire)
-
-
-def _wire(port: Port, tensor: Array) -> bytes:
-    array = port.to_wire(tensor.astype(formats.native_dtype(port.format), copy=False))
+def _frame(port: Port, tensor: Array) -> bytes:
     out = np.empty(port.nbytes, np.uint8)
-    formats.encode(_with_dropped(port, array), port.format, out)
+    port.encode(tensor.astype(port.spec.dtype, copy=False), out)
     return out.tobytes()
-
-
-def _with_dropped(port: Port, array: Array) -> Array:
-    """Add the channels, zero here, that an output carries on the wire and no caller sees."""
-    if port.hpoc is None:
-        return array
-    wire = np.zeros(port.wire_shape, array.dtype)
-    wire[..., np.delete(np.arange(wire.shape[3]), port.hpoc.channels)] = array
-    return wire

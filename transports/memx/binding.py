@@ -3,46 +3,30 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections.abc import Sequence
-from ctypes import POINTER, byref, c_char_p, c_float, c_int32, c_uint8, c_uint32, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_float, c_int32, c_uint8, c_uint32
+from functools import cache
 from typing import Any, Final, final
 
+import numpy as np
+
 from repertory.models.errors import ConfigError
+from repertory.models.formats import Bytes
 from repertory.models.spec import Array
 
-from .library import FlowSize, Libmemx
+from .features import feature_bytes
+from .library import REQUIRED, FlowSize, FmapBuffer, Libmemx
+from .signatures import SIGNATURES, FmapBuf
 
-__all__ = ["LIBRARY_NAMES", "CtypesLibmemx"]
+__all__ = ["LIBRARY_NAMES", "LOG_LEVEL", "CtypesLibmemx"]
 
 LIBRARY_NAMES: Final = ("libmemx.so", "libmemx.so.2")
 """What the dynamic loader is asked for, in this order."""
 
-_SIZE: Final = (c_uint8, c_uint8, *(POINTER(c_int32),) * 5)
-
-_REQUIRED: Final[dict[str, tuple[Any, ...]]] = {
-    "memx_trylock": (c_uint8,),
-    "memx_unlock": (c_uint8,),
-    "memx_open": (c_uint8, c_uint8, c_float),
-    "memx_close": (c_uint8,),
-    "memx_config_mpu_group": (c_uint8, c_uint8),
-    "memx_set_ifmap_queue_size": (c_uint8, c_int32),
-    "memx_set_ofmap_queue_size": (c_uint8, c_int32),
-    "memx_download_model": (c_uint8, c_char_p, c_uint8, c_int32),
-    "memx_set_stream_enable": (c_uint8, c_int32),
-    "memx_set_stream_disable": (c_uint8, c_int32),
-    "memx_get_ifmap_size": _SIZE,
-    "memx_get_ofmap_size": _SIZE,
-    "memx_stream_ifmap": (c_uint8, c_uint8, c_void_p, c_int32),
-    "memx_stream_ofmap": (c_uint8, c_uint8, c_void_p, c_int32),
-    "memx_get_total_chip_count": (c_uint8, POINTER(c_uint8)),
-    "memx_operation_get_device_count": (POINTER(c_uint32),),
-}
-"""Argument types of what every supported library exports (headers of 2.11.2 and 2.12.1)."""
-
-_OPTIONAL: Final[dict[str, tuple[Any, ...]]] = {
-    "memx_reconfigure": (c_uint8, c_uint8),
-}
+LOG_LEVEL: Final = "MEMX_LOG_LEVEL"
+"""Environment variable that the library reads while it is loaded: a bit mask, 65535 is all."""
 
 _loaded: dict[tuple[str, ...], ctypes.CDLL] = {}
 _loading = threading.Lock()
@@ -53,10 +37,13 @@ class CtypesLibmemx(Libmemx):
     """The vendor's library; its methods block and never suspend, so `drive` runs them in driver threads.
 
     Loading probes every device node and fixes the table of groups, and unloading closes contexts, so a
-    library is loaded once a process, when the first object is made for it, and never unloaded.
+    library is loaded once a process, when the first object is made for it, and never unloaded. A group
+    that appears later is not seen, and one that vanishes stays in the count and fails to open.
 
     Args:
         path: the library's file, or None for the names in LIBRARY_NAMES.
+        log_level: what LOG_LEVEL is set to before loading; None leaves it as it is. Nothing comes of it
+            where the library was loaded before.
 
     Raises:
         ConfigError: there is no such library, or it is too old or foreign.
@@ -64,15 +51,20 @@ class CtypesLibmemx(Libmemx):
 
     simulated = False
 
-    def __init__(self, path: str | None = None) -> None:
-        library = _load(LIBRARY_NAMES if path is None else (path,))
+    def __init__(self, path: str | None = None, *, log_level: int | None = None) -> None:
+        library = _load(LIBRARY_NAMES if path is None else (path,), log_level)
         self.version = _version(library)
-        functions = {name: _bound(library, name, types) for name, types in (_REQUIRED | _OPTIONAL).items()}
-        for name in _REQUIRED:
-            if functions[name] is None:
-                raise ConfigError(f"libmemx {self.version} lacks {name}: it is too old, or not libmemx")
-        self.exports = frozenset(name for name in _OPTIONAL if functions[name] is not None)
-        self._call: dict[str, Any] = functions
+        found = frozenset(name for name in SIGNATURES if hasattr(library, name))
+        if missing := sorted(REQUIRED - found):
+            raise ConfigError(
+                f"libmemx {self.version} lacks {', '.join(missing)}: it is too old, or not libmemx"
+            )
+        self.exports = found - REQUIRED
+        self._library = library
+        self._functions: dict[str, Any] = {}
+
+    async def memx_lock(self, group_id: int) -> int:
+        return self._status("memx_lock", group_id)
 
     async def memx_trylock(self, group_id: int) -> int:
         return self._status("memx_trylock", group_id)
@@ -87,17 +79,25 @@ class CtypesLibmemx(Libmemx):
         return self._status("memx_close", model_id)
 
     async def memx_reconfigure(self, model_id: int, group_id: int) -> int:
-        self.require("memx_reconfigure")
         return self._status("memx_reconfigure", model_id, group_id)
-
-    async def memx_config_mpu_group(self, group_id: int, mpu_group_config: int) -> int:
-        return self._status("memx_config_mpu_group", group_id, mpu_group_config)
 
     async def memx_set_ifmap_queue_size(self, model_id: int, size: int) -> int:
         return self._status("memx_set_ifmap_queue_size", model_id, size)
 
     async def memx_set_ofmap_queue_size(self, model_id: int, size: int) -> int:
         return self._status("memx_set_ofmap_queue_size", model_id, size)
+
+    async def memx_set_abort_read(self, model_id: int) -> int:
+        return self._status("memx_set_abort_read", model_id)
+
+    async def memx_set_powerstate(self, model_id: int, state: int) -> int:
+        return self._status("memx_set_powerstate", model_id, state)
+
+    async def memx_get_chip_gen(self, model_id: int) -> tuple[int, int]:
+        return self._number("memx_get_chip_gen", c_uint8(), model_id)
+
+    async def memx_operation(self, model_id: int, cmd_id: int, data: Bytes | None, size: int) -> int:
+        return self._status("memx_operation", model_id, cmd_id, _address(data), size)
 
     async def memx_download_model(
         self,
@@ -108,6 +108,12 @@ class CtypesLibmemx(Libmemx):
     ) -> int:
         # A bytes object passes as its own address, NULs and all; `file_path` keeps it alive meanwhile.
         return self._status("memx_download_model", model_id, file_path, model_idx, type)
+
+    async def memx_download_model_wtmem(self, model_id: int, file_path: bytes) -> int:
+        return self._status("memx_download_model_wtmem", model_id, file_path)
+
+    async def memx_download_model_config(self, model_id: int, file_path: bytes, model_idx: int) -> int:
+        return self._status("memx_download_model_config", model_id, file_path, model_idx)
 
     async def memx_set_stream_enable(self, model_id: int, wait: int) -> int:
         return self._status("memx_set_stream_enable", model_id, wait)
@@ -121,6 +127,20 @@ class CtypesLibmemx(Libmemx):
     async def memx_get_ofmap_size(self, model_id: int, flow_id: int) -> FlowSize:
         return self._size("memx_get_ofmap_size", model_id, flow_id)
 
+    async def memx_get_ifmap_range_convert(
+        self, model_id: int, flow_id: int
+    ) -> tuple[int, int, float, float]:
+        enable, shift, scale = c_int32(), c_float(), c_float()
+        status = self._status(
+            "memx_get_ifmap_range_convert", model_id, flow_id, byref(enable), byref(shift), byref(scale)
+        )
+        return status, enable.value, shift.value, scale.value
+
+    async def memx_get_ofmap_hpoc(self, model_id: int, flow_id: int) -> tuple[int, tuple[int, ...]]:
+        size, indexes = c_int32(), POINTER(c_int32)()
+        status = self._status("memx_get_ofmap_hpoc", model_id, flow_id, byref(size), byref(indexes))
+        return status, tuple(indexes[: size.value]) if indexes else ()  # the library's own array: copied
+
     async def memx_stream_ifmap(self, model_id: int, flow_id: int, ifmap: Array | None, timeout: int) -> int:
         return self._status("memx_stream_ifmap", model_id, flow_id, _address(ifmap), timeout)
 
@@ -129,28 +149,95 @@ class CtypesLibmemx(Libmemx):
             raise ValueError("libmemx would write into a read-only array")
         return self._status("memx_stream_ofmap", model_id, flow_id, _address(ofmap), timeout)
 
+    async def memx_dequeue_ifmap_buf(
+        self, model_id: int, flow_id: int, timeout: int
+    ) -> tuple[int, FmapBuffer | None]:
+        return self._dequeue("memx_dequeue_ifmap_buf", model_id, flow_id, timeout)
+
+    async def memx_enqueue_ifmap_buf(
+        self, model_id: int, flow_id: int, fmap_buf: FmapBuffer, timeout: int
+    ) -> int:
+        return self._enqueue("memx_enqueue_ifmap_buf", model_id, flow_id, fmap_buf, timeout)
+
+    async def memx_dequeue_ofmap_buf(
+        self, model_id: int, flow_id: int, timeout: int
+    ) -> tuple[int, FmapBuffer | None]:
+        return self._dequeue("memx_dequeue_ofmap_buf", model_id, flow_id, timeout)
+
+    async def memx_enqueue_ofmap_buf(
+        self, model_id: int, flow_id: int, fmap_buf: FmapBuffer, timeout: int
+    ) -> int:
+        return self._enqueue("memx_enqueue_ofmap_buf", model_id, flow_id, fmap_buf, timeout)
+
+    async def memx_config_mpu_group(self, group_id: int, mpu_group_config: int) -> int:
+        return self._status("memx_config_mpu_group", group_id, mpu_group_config)
+
     async def memx_get_total_chip_count(self, group_id: int) -> tuple[int, int]:
-        count = c_uint8()  # the library writes one byte here and four for the device count
-        return self._status("memx_get_total_chip_count", group_id, byref(count)), count.value
+        # the library writes one byte here, and four for the other counts
+        return self._number("memx_get_total_chip_count", c_uint8(), group_id)
 
     async def memx_operation_get_device_count(self) -> tuple[int, int]:
-        count = c_uint32()
-        return self._status("memx_operation_get_device_count", byref(count)), count.value
+        return self._number("memx_operation_get_device_count", c_uint32())
+
+    async def memx_operation_get_mpu_group_count(self, group_id: int) -> tuple[int, int]:
+        return self._number("memx_operation_get_mpu_group_count", c_uint32(), group_id)
+
+    async def memx_get_feature(self, group_id: int, chip_id: int, opcode: int) -> tuple[int, bytes]:
+        buffer = ctypes.create_string_buffer(64)  # room for the largest, whatever a newer opcode writes
+        status = self._status("memx_get_feature", group_id, chip_id, opcode, buffer)
+        return status, buffer.raw[: feature_bytes(opcode)]
+
+    async def memx_set_feature(self, group_id: int, chip_id: int, opcode: int, parameter: int) -> int:
+        return self._status("memx_set_feature", group_id, chip_id, opcode, parameter)
+
+    async def memx_enter_device_deep_sleep(self, group_id: int) -> int:
+        return self._status("memx_enter_device_deep_sleep", group_id)
+
+    async def memx_exit_device_deep_sleep(self, group_id: int) -> int:
+        return self._status("memx_exit_device_deep_sleep", group_id)
 
     def _status(self, name: str, *args: object) -> int:
-        status: int = self._call[name](*args)
+        function = self._functions.get(name) or self._bind(name)
+        status: int = function(*args)
         return status
+
+    def _bind(self, name: str) -> Any:
+        """Bind a function at its first call."""
+        if name not in REQUIRED:
+            self.require(name)
+        function = self._library[name]  # a new object, unlike attribute access: nobody else's types change
+        function.argtypes = SIGNATURES[name]
+        function.restype = c_uint32
+        self._functions[name] = function
+        return function
+
+    def _number(self, name: str, number: c_uint8 | c_uint32, *args: int) -> tuple[int, int]:
+        return self._status(name, *args, byref(number)), number.value
 
     def _size(self, name: str, model_id: int, flow_id: int) -> FlowSize:
         h, w, z, c, form = (c_int32() for _ in range(5))
         status = self._status(name, model_id, flow_id, byref(h), byref(w), byref(z), byref(c), byref(form))
         return status, h.value, w.value, z.value, c.value, form.value
 
+    def _dequeue(self, name: str, model_id: int, flow_id: int, timeout: int) -> tuple[int, FmapBuffer | None]:
+        lent = FmapBuf()
+        status = self._status(name, model_id, flow_id, byref(lent), timeout)
+        if status or not lent.data:
+            return status, None
+        return status, FmapBuffer(lent.idx, _memory(lent.data, lent.size))
 
-def _load(names: Sequence[str]) -> ctypes.CDLL:
+    def _enqueue(self, name: str, model_id: int, flow_id: int, fmap_buf: FmapBuffer, timeout: int) -> int:
+        data = fmap_buf.data
+        lent = FmapBuf(data.nbytes, fmap_buf.index, _address(data))
+        return self._status(name, model_id, flow_id, byref(lent), timeout)
+
+
+def _load(names: Sequence[str], log_level: int | None) -> ctypes.CDLL:
     key = tuple(names)
     with _loading:
         if key not in _loaded:
+            if log_level is not None:
+                os.environ[LOG_LEVEL] = str(log_level)
             _loaded[key] = _first(names)
         return _loaded[key]
 
@@ -177,14 +264,10 @@ def _version(library: ctypes.CDLL) -> str:
     return text.decode("ascii", "replace").rpartition(":")[2].strip() or "unknown"
 
 
-def _bound(library: ctypes.CDLL, name: str, argtypes: tuple[Any, ...]) -> Any:
-    try:
-        function = library[name]  # a new object, unlike attribute access: nobody else's types change
-    except AttributeError:
-        return None
-    function.argtypes = argtypes
-    function.restype = c_uint32
-    return function
+@cache
+def _memory(address: int, size: int) -> Bytes:
+    """View memory that the library owns; there are few buffers, and making a view takes 10 us."""
+    return np.ctypeslib.as_array((c_uint8 * size).from_address(address))
 
 
 def _address(array: Array | None) -> int | None:

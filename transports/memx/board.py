@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, final
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final, final
 
+from .chips import Chips
 from .constants import DEFAULT_QUEUE_SIZE
+from .features import GetFeature
 from .lane import Activity, Lane
+from .lending import Lending
 
 if TYPE_CHECKING:
     from .image import Image
+    from .parameters import SimulatedMx3
 
-__all__ = ["Context", "Group", "Load"]
+__all__ = ["Context", "Group", "Halt", "Load"]
+
+_VOLTAGE_MV: Final = 700
+
+
+class Halt(Enum):
+    """Why a whole group stands still."""
+
+    HUNG = auto()
+    """Its firmware does, for ever: what waits for it never returns."""
+    GONE = auto()
+    """Its node vanished: what was to be sent is tried again for ever."""
+    ASLEEP = auto()
+    """It is in a power state that runs no models; it goes on once it is in another."""
+    FORKED = auto()
+    """The process is a fork, whose parent has the threads that move frames."""
 
 
 @final
@@ -20,30 +40,62 @@ class Group:
 
     Attributes:
         index: its group id.
-        chips: how many it has.
+        chips: what it consists of.
         configured: how many of them work on one model.
-        locked: whether the advisory lock is held.
-        hung: whether everything on it stands still for ever.
+        halves: into how many such parts it is configured.
+        halts: why everything on it stands still; mostly nothing.
+        slow_admin: whether its firmware answers no command within the kernel's time-out.
+        exit_bps: bytes a second at which outputs leave it.
+        settings: features that are only kept, by the opcode that reads them.
         contexts: those bound to it, by model id.
         loading: the context whose download is going on, or None.
         resident: what its chips are configured for, or None where that is nothing, or unknown.
         weights: the file whose weights its chips hold, likewise.
+        spoiled: whether those weights did not arrive whole, and nobody was told.
     """
 
-    def __init__(self, index: int, chips: int) -> None:
+    def __init__(self, index: int, mx3: SimulatedMx3) -> None:
         self.index = index
-        self.chips = chips
-        self.configured = chips
-        self.locked = False
-        self.hung = False
+        self.chips = Chips(mx3.chips, mx3.heat)
+        self.configured = mx3.chips
+        self.halves = 1
+        self.halts: set[Halt] = set()
+        self.slow_admin = False
+        self.exit_bps = math.inf
+        self.settings: dict[int, int] = {GetFeature.VOLTAGE: _VOLTAGE_MV}
         self.contexts: dict[int, Context] = {}
         self.loading: Context | None = None
         self.resident: Load | None = None
         self.weights: Image | None = None
+        self.spoiled = False
+
+    def halt(self, why: Halt, now: float) -> None:
+        """Let everything stand still from `now` on."""
+        self.advance(now)
+        self.halts.add(why)
+
+    def resume(self, why: Halt, now: float) -> None:
+        """Let everything go on, unless it stands still for another reason too."""
+        self.advance(now)
+        self.halts.discard(why)
+
+    def slow(self, bytes_per_second: float, now: float) -> None:
+        """Let outputs leave at this rate from `now` on."""
+        self.advance(now)
+        self.exit_bps = bytes_per_second
+        for context in self.contexts.values():
+            for lane in context.lanes:
+                lane.exit_bps = bytes_per_second
+
+    def advance(self, now: float) -> None:
+        """Bring every context up to `now`."""
+        for context in self.contexts.values():
+            context.advance(now)
 
     def forget(self) -> None:
         """Take what the chips hold for unknown."""
         self.resident = self.weights = None
+        self.spoiled = False
 
 
 @final
@@ -58,6 +110,8 @@ class Context:
         activity: what its transfers do; lasts over downloads.
         load: what it has loaded, or None.
         unbound: whether its program was lost to a reconfigure, and none was downloaded since.
+        aborted: whether its reads were aborted: nothing moves any more, and a close is to follow.
+        closed: whether it was closed, and calls that still wait for it are to end.
     """
 
     def __init__(self, model_id: int, group: Group) -> None:
@@ -69,6 +123,8 @@ class Context:
         self.activity = Activity.PAUSED
         self.load: Load | None = None
         self.unbound = False
+        self.aborted = False
+        self.closed = False
 
     def bind(self, group: Group) -> None:
         """Leave the present group for another, or the same; nothing is loaded afterwards."""
@@ -95,20 +151,36 @@ class Context:
         """Whether frames may move."""
         return self.activity is not Activity.PAUSED
 
+    @property
+    def halted(self) -> bool:
+        """Whether nothing moves, whatever its activity is."""
+        return self.aborted or bool(self.group.halts)
+
     def advance(self, now: float) -> None:
-        """Bring the lanes up to `now`, and a drain to its end; on a hung group nothing moves."""
-        if self.group.hung:
-            return
+        """Bring the lanes up to `now`, and a drain to its end."""
+        activity = Activity.PAUSED if self.aborted or self.group.halts else self.activity
         for lane in self.load.lanes if self.load else ():
-            lane.advance(now, self.activity)
-        if self.activity is Activity.DRAINING and not any(lane.moving() for lane in self.lanes):
+            lane.advance(now, activity)
+        if self.activity is Activity.DRAINING and not (self.stuck() or self._moving()):
             self.activity = Activity.PAUSED
 
     def next_event(self) -> float:
         """Return when a lane changes by itself, after the last `advance`."""
-        if self.group.hung:
+        if self.halted:
             return math.inf
         return min((lane.next_event(self.activity) for lane in self.lanes), default=math.inf)
+
+    def stuck(self) -> bool:
+        """Whether a transfer is tried that never ends."""
+        halts = self.group.halts
+        return Halt.HUNG in halts or (Halt.GONE in halts and self.enabled and self.fed())
+
+    def fed(self) -> bool:
+        """Whether a frame waits in an input queue."""
+        return any(lane.fed() for lane in self.lanes)
+
+    def _moving(self) -> bool:
+        return any(lane.moving() for lane in self.lanes)
 
     def in_flight(self) -> bool:
         """Whether a frame is in an input queue of the enabled context, on the chips, or unread."""
@@ -129,10 +201,11 @@ class Context:
 
 @final
 class Load:
-    """A model of a file, downloaded for one context: fresh queues on fresh lanes."""
+    """A model of a file, downloaded for one context: fresh queues on fresh lanes, and fresh buffers."""
 
-    def __init__(self, image: Image, lanes: tuple[Lane, ...]) -> None:
+    def __init__(self, image: Image, lanes: tuple[Lane, ...], slots: tuple[int, int]) -> None:
         self.image = image
         self.lanes = lanes
+        self.lending = Lending(slots)
         self.inputs = {port.number: (lane, port) for lane in lanes for port in lane.network.inputs}
         self.outputs = {port.number: (lane, port) for lane in lanes for port in lane.network.outputs}

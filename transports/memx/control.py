@@ -3,52 +3,31 @@
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
-from dataclasses import dataclass, field
-from typing import Final, final
+from typing import final
 
 from repertory.models.errors import ArtifactError, DeviceBusy, DeviceError, DeviceHung, DeviceLost
 from repertory.models.program import Program
 
-from .constants import CHIP_GENERATION, GROUP_CONFIGS, DownloadType, Status, status_name
-from .contexts import ContextTable
+from .checks import check, check_file, check_size
+from .constants import CHIP_GENERATION, GROUP_CONFIGS, DownloadType, Status
+from .contexts import Context, ContextTable
+from .features import GetFeature
+from .health import read_feature
 from .library import Libmemx
 from .program import Loadable, loadable
 
-__all__ = ["Control", "check", "failure"]
+__all__ = ["Control"]
 
 _log = logging.getLogger("repertory.memx")
-
-_FILE_AT_FAULT: Final = frozenset(
-    {
-        Status.DFP_CANNOT_BE_OPENED,
-        Status.DFP_READ_ERROR,
-        Status.DFP_BAD_CONTENT,
-        Status.DFP_VERSION_REFUSED,
-        Status.INPUT_REFUSED,
-    }
-)
-
-
-@final
-@dataclass(slots=True, eq=False)
-class _Context:
-    """An open model context: one for each file, shared by the file's programs.
-
-    Attributes:
-        model_id: 0 to 31.
-        programs: keys of programs that use it and are not done with.
-        configuration: what is downloaded through it, or None.
-    """
-
-    model_id: int
-    programs: set[str] = field(default_factory=set[str])
-    configuration: int | None = None
 
 
 @final
 class Control:
-    """Owns a group's contexts. Its methods run one after the other, and none while a frame is in flight.
+    """A group's contexts, one for each program. Its methods run one at a time, with no frame in flight.
+
+    Alternating contexts is what makes swaps safe: a library that remembers the last download does nothing
+    on another one to the same context. Contexts that do not run stay open, and move to another group of
+    the process when their program does.
 
     Args:
         library: the real one or a simulated one.
@@ -61,10 +40,7 @@ class Control:
         self._group = group_id
         self._queue = queue
         self._table = ContextTable.of(library)
-        self._contexts: OrderedDict[str, _Context] = OrderedDict()
-        self._running: _Context | None = None
-        self._holder: str | None = None
-        self._chips = 0
+        self._running: Context | None = None
         self._configured = 0
         self._locked = False
 
@@ -79,67 +55,65 @@ class Control:
         check(status, "memx_operation_get_device_count")
         if self._group >= count:
             found = f"found {count}: 0 to {count - 1}" if count else "found none"
-            raise DeviceLost(f"looked for MX3 device group {self._group}, {found}", family="memx")
+            raise DeviceLost(
+                f"looked for MX3 device group {self._group}, {found} when it was loaded", family="memx"
+            )
         await self._lock()
-        status, self._chips = await self._library.memx_get_total_chip_count(self._group)
+        self._table.weights.pop(self._group, None)
+        status, chips = await self._library.memx_get_total_chip_count(self._group)
         check(status, "memx_get_total_chip_count")
-        return self._chips
+        return chips
 
     async def swap(self, program: Program) -> int:
         """Make a program run in place of what ran; return its model id."""
         image = loadable(program)
         await self._pause()
-        known = image.file in self._contexts
-        context = self._contexts.get(image.file) or await self._open_context(image.file)
-        self._contexts.move_to_end(image.file)
-        context.programs.add(program.key)
+        context = self._table.claim(program.key, self._group)
         try:
-            await self._load(context, image, known=known)
+            await self._place(context, program.key, image)
+            await self._configure(image.chips)
+            await self._download(context, image)
+            await self._verify(context, image)
+            check(await self._library.memx_set_stream_enable(context.model_id, 0), "memx_set_stream_enable")
         except ArtifactError:
-            await self.free([program])
+            await self._close(context)
             raise
-        check(await self._library.memx_set_stream_enable(context.model_id, 0), "memx_set_stream_enable")
+        except DeviceError:
+            self._leave(context)
+            raise
         self._running = context
         return context.model_id
 
-    async def _load(self, context: _Context, image: Loadable, *, known: bool) -> None:
-        weights_stay = self._holder == image.file
-        if known and await self._rebind(context, weights_stay=weights_stay):
-            weights_stay = False
-        if image.chips != self._configured:
-            await self._configure(image.chips)
-            weights_stay = False
-        await self._download(context, image, weights_stay=weights_stay)
-        await self._verify(context, image)
-
     async def free(self, programs: list[Program]) -> None:
-        """Close the contexts that only these programs use."""
-        for program in programs:
-            file = loadable(program).file
-            context = self._contexts.get(file)
-            if context is None:
-                continue
-            context.programs.discard(program.key)
-            if not context.programs:
-                await self._close_context(file)
+        """Close the contexts of these programs."""
+        keys = {program.key for program in programs}
+        if self._running is not None and self._running.program in keys:
+            await self._pause()
+        for context in self._table.claim_idle(self._group, keys.__contains__):
+            await self._close(context)
 
     async def close(self) -> None:
         """Close every context and unlock the group, whatever the library says to it."""
-        for file in list(self._contexts):
-            try:
-                await self._close_context(file)
-            except DeviceError as error:
-                _log.warning("memx group %d: %s", self._group, error)
+        try:
+            await self._pause()
+        except DeviceError as error:
+            _log.warning("memx group %d: %s", self._group, error)
+        for context in self._table.claim_idle(self._group, lambda _: True):
+            await self._close(context)
         if self._locked:
             self._locked = False
             self._table.locked.discard(self._group)
             await self._library.memx_unlock(self._group)
 
+    # -- the lock ----------------------------------------------------------------------------------
+
     async def _lock(self) -> None:
         status = await self._library.memx_trylock(self._group)
-        if status == Status.GROUP_IN_USE:
-            # libmemx 2.11.2 keeps its in-process mutex after a trylock that another process made fail
+        if status != Status.OK:
+            # libmemx 2.11.2 keeps its in-process mutex after a trylock that another process, or a lock
+            # file that cannot be opened, made fail
             await self._library.memx_unlock(self._group)
+        if status == Status.GROUP_IN_USE:
             raise self._held(status)
         check(status, "memx_trylock")
         self._locked = True
@@ -163,116 +137,103 @@ class Control:
             status=status,
         )
 
+    # -- contexts ----------------------------------------------------------------------------------
+
     async def _pause(self) -> None:
         """Stop the running context for good: without the wait the next download may hang."""
         running, self._running = self._running, None
-        if running is not None:
+        if running is None:
+            return
+        try:
             check(await self._library.memx_set_stream_disable(running.model_id, 1), "memx_set_stream_disable")
+        finally:
+            running.claimed = False
 
-    async def _open_context(self, file: str) -> _Context:
-        if self._table.full and self._contexts:
-            await self._close_context(next(iter(self._contexts)))  # the one whose turn is longest ago
-        context = _Context(self._table.take())
-        status = await self._library.memx_open(context.model_id, self._group, CHIP_GENERATION)
-        if status != Status.OK:
-            self._table.give_back(context.model_id)
-            raise failure(status, "memx_open")
-        self._contexts[file] = context
-        await self._set_queues(context)
-        return context
+    async def _place(self, context: Context, program: str, image: Loadable) -> None:
+        """Bind a context to this group, so that the next download to it does something."""
+        if context.group is None:
+            await self._open(context)
+        elif context.program != program:
+            await self._reopen(context)
+        elif "memx_reconfigure" in self._library.exports:
+            await self._reconfigure(context, image)
+        elif context.group != self._group or self._table.spoiled(context):
+            await self._reopen(context)
+        context.program, context.file = program, image.file
 
-    async def _set_queues(self, context: _Context) -> None:
-        """Set both sizes before the first download: later ones would wait for the next."""
-        library, model_id, size = self._library, context.model_id, self._queue
-        check(await library.memx_set_ifmap_queue_size(model_id, size), "memx_set_ifmap_queue_size")
-        check(await library.memx_set_ofmap_queue_size(model_id, size), "memx_set_ofmap_queue_size")
+    async def _reconfigure(self, context: Context, image: Loadable) -> None:
+        """Bind anew; not between networks of one file, for nothing would be loaded afterwards."""
+        here = context.group == self._group and not self._table.spoiled(context)
+        if here and self._table.weights.get(self._group) == image.file:
+            return
+        check(await self._library.memx_reconfigure(context.model_id, self._group), "memx_reconfigure")
+        self._table.bound(context, self._group)
 
-    async def _rebind(self, context: _Context, *, weights_stay: bool) -> bool:
-        """Make a context ready for a download; return whether the group's weights are lost by it.
-
-        A library without `memx_reconfigure` (2.10 and later) does nothing on a download to the id that was
-        downloaded to last: only a context that was closed and opened again takes one.
-        """
-        if "memx_reconfigure" in self._library.exports:
-            if not weights_stay:
-                check(await self._library.memx_reconfigure(context.model_id, self._group), "memx_reconfigure")
-            return False
-        if self._table.last_download != context.model_id:
-            return False
-        await self._reopen(context)
-        return True
-
-    async def _reopen(self, context: _Context) -> None:
+    async def _reopen(self, context: Context) -> None:
         check(await self._library.memx_close(context.model_id), "memx_close")
-        self._table.last_download = None
-        status = await self._library.memx_open(context.model_id, self._group, CHIP_GENERATION)
-        check(status, "memx_open")
-        await self._set_queues(context)
+        self._table.bound(context, None)
+        await self._open(context)
+
+    async def _open(self, context: Context) -> None:
+        """Open a context, and set its queues before the first download: later sizes wait for the next."""
+        library, model_id, slots = self._library, context.model_id, self._queue
+        check(await library.memx_open(model_id, self._group, CHIP_GENERATION), "memx_open")
+        self._table.bound(context, self._group)
+        check(await library.memx_set_ifmap_queue_size(model_id, slots), "memx_set_ifmap_queue_size")
+        check(await library.memx_set_ofmap_queue_size(model_id, slots), "memx_set_ofmap_queue_size")
+
+    async def _close(self, context: Context) -> None:
+        """Close a claimed context, whatever the library says to it, and give its number back."""
+        if context.group is not None:
+            await self._library.memx_close(context.model_id)
+            self._table.bound(context, None)
+        self._table.release(context)
+
+    def _leave(self, context: Context) -> None:
+        """Let go of a context that failed; the device is closed next, and with it all that are idle."""
+        if context.group is None:
+            self._table.release(context)
+        context.claimed = False
+
+    # -- what the chips hold -----------------------------------------------------------------------
 
     async def _configure(self, chips: int) -> None:
+        if chips == self._configured:
+            return
         if chips not in GROUP_CONFIGS:
             raise ArtifactError(f"the file is for {chips} chips; a group can be set to {GROUP_CONFIGS}")
         status = await self._library.memx_config_mpu_group(self._group, GROUP_CONFIGS.index(chips))
         check(status, "memx_config_mpu_group")
         self._configured = chips
-        self._holder = None
-        self._table.last_download = None
+        self._table.configured(self._group)
 
-    async def _download(self, context: _Context, image: Loadable, *, weights_stay: bool) -> None:
+    async def _download(self, context: Context, image: Loadable) -> None:
         """Bring weights and model, or the model alone where the weights of the same file are there."""
-        kind = DownloadType.MODEL if weights_stay else DownloadType.WEIGHTS_AND_MODEL
-        self._holder = None
-        status = await self._library.memx_download_model(
-            context.model_id, image.data, image.configuration, kind | DownloadType.FROM_BUFFER
-        )
-        self._table.last_download = context.model_id
-        if status in _FILE_AT_FAULT:
-            raise ArtifactError(f"libmemx refuses the file: memx_download_model: {status_name(status)}")
-        check(status, "memx_download_model")
-        self._holder = image.file
+        weights = self._table.weights
+        here = weights.pop(self._group, None) == image.file
+        kind = DownloadType.MODEL if here else DownloadType.WEIGHTS_AND_MODEL
+        with self._table.downloading(context):
+            status = await self._library.memx_download_model(
+                context.model_id, image.data, image.configuration, kind | DownloadType.FROM_BUFFER
+            )
+        check_file(status, "memx_download_model")
+        await self._check_admin()
+        weights[self._group] = image.file
 
-    async def _verify(self, context: _Context, image: Loadable) -> None:
+    async def _check_admin(self) -> None:
+        """Ask for anything over the channel that weights take: that a load of them failed is not reported.
+
+        Raises:
+            DeviceError: the group does not answer there, so they may not have been loaded.
+        """
+        await read_feature(self._library, self._group, GetFeature.HW_INFO)
+
+    async def _verify(self, context: Context, image: Loadable) -> None:
         """Compare what the library has configured with what the file says: a download can do nothing."""
         for ports in image.ports.values():
             for port in ports.inputs:
                 size = await self._library.memx_get_ifmap_size(context.model_id, port.number)
-                _compare(size, (*port.shape, port.format), f"memx_get_ifmap_size of port {port.number}")
+                check_size(size, (*port.shape, port.format), f"memx_get_ifmap_size of port {port.number}")
             for port in ports.outputs:
                 size = await self._library.memx_get_ofmap_size(context.model_id, port.number)
-                _compare(size, (*port.shape, port.format), f"memx_get_ofmap_size of port {port.number}")
-
-    async def _close_context(self, file: str) -> None:
-        context = self._contexts.pop(file)
-        if self._holder == file:
-            self._holder = None
-        try:
-            if context is self._running:
-                await self._pause()
-        finally:
-            await self._library.memx_close(context.model_id)
-            self._table.give_back(context.model_id)
-
-
-def failure(status: int, call: str) -> DeviceError:
-    """Return the error for a status of libmemx."""
-    return DeviceError(f"{call}: {status_name(status)}", family="memx", call=call, status=status)
-
-
-def check(status: int, call: str) -> None:
-    """Raise unless the status is OK.
-
-    Raises:
-        DeviceError: names the call and the status.
-    """
-    if status != Status.OK:
-        raise failure(status, call)
-
-
-def _compare(size: tuple[int, ...], wanted: tuple[int, ...], call: str) -> None:
-    check(size[0], call)
-    if size[1:] != wanted:
-        raise DeviceError(
-            f"{call}: the library has {size[1:]}, the file {wanted}: the download did nothing",
-            family="memx",
-            call=call,
-        )
+                check_size(size, (*port.shape, port.format), f"memx_get_ofmap_size of port {port.number}")

@@ -1,28 +1,21 @@
 """The simulated libmemx as a state machine: no input or output, no thread, and no clock of its own.
 
-It behaves as the vendor documents ("strict"), with the numbers observed on libmemx 2.11.2. What the vendor
-leaves undefined, or what hardware answers with garbage, a hang or a crash, is a `SimulatorFault`.
+Here are contexts and their streams; `downloads.py`, `admin.py` and `locks.py` have the rest. It behaves as
+the vendor documents, or with the traps of `profile.py`; statuses are those observed on libmemx 2.11.2. What
+the vendor leaves undefined, or what hardware answers with garbage, a hang or a crash, is a `SimulatorFault`.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
-from .board import Context, Group, Load
-from .constants import (
-    CONTEXTS,
-    FLOWS,
-    GROUP_CONFIGS,
-    HALVES_CONFIG,
-    QUEUE_SIZES,
-    TIMEOUT_LIMIT_MS,
-    DownloadType,
-    Status,
-)
+from .board import Context, Group, Halt, Load
+from .constants import CONTEXTS, FLOWS, QUEUE_SIZES, TIMEOUT_LIMIT_MS, Status
+from .features import PowerState
 from .flow import Flow
 from .lane import Activity, Lane
+from .profile import Trap
 from .rules import (
     SimulatorFault,
     StatusError,
@@ -34,43 +27,32 @@ from .rules import (
 )
 
 if TYPE_CHECKING:
-    from .image import ChipPort, Image
+    from .image import ChipPort
     from .parameters import SimulatedMx3
 
-__all__ = ["Core", "Download"]
+__all__ = ["Core"]
 
-
-@final
-@dataclass(frozen=True, slots=True)
-class Download:
-    """A download that is going on.
-
-    Attributes:
-        context: for whom.
-        image: the file.
-        model_idx: which of its models.
-        kind: weights, model, or both.
-        until: when it ends; never on a hung group.
-        fails: whether it ends in DOWNLOAD_FAILED.
-    """
-
-    context: Context
-    image: Image
-    model_idx: int
-    kind: DownloadType
-    until: float
-    fails: bool
+_OLDEST_FIRMWARE: Final = 6
+"""Revision below which libmemx opens no context."""
 
 
 @final
 class Core:
-    """Groups and contexts. Methods raise `StatusError` for what libmemx refuses."""
+    """Groups and contexts. Methods raise `StatusError` for what libmemx refuses.
+
+    Attributes:
+        mx3: what is simulated.
+        groups: the device groups.
+        downloaded: whether anything was downloaded in this process.
+        last_download: the id that was downloaded to last, until something clears it; see `Trap`.
+    """
 
     def __init__(self, mx3: SimulatedMx3) -> None:
-        self._mx3 = mx3
-        self._groups = [Group(index, mx3.chips) for index in range(mx3.groups)]
+        self.mx3 = mx3
+        self.groups = [Group(index, mx3) for index in range(mx3.groups)]
+        self.downloaded = False
+        self.last_download: int | None = None
         self._contexts: dict[int, Context] = {}
-        self._failing_downloads = 0
 
     def advance(self, now: float) -> None:
         """Do all that happens by itself up to `now`."""
@@ -82,51 +64,14 @@ class Core:
         self.advance(now)
         return min((context.next_event() for context in self._contexts.values()), default=math.inf)
 
-    @property
-    def group_count(self) -> int:
-        """How many groups there are."""
-        return len(self._groups)
-
-    def chip_count(self, group_id: int) -> int:
-        """Return the chips of a group, whatever they are configured for."""
-        return self._group(group_id).chips
-
-    def trylock(self, group_id: int) -> None:
-        """Take the advisory lock."""
-        group = self._group(group_id)
-        if group.locked:
-            raise StatusError(Status.GROUP_IN_USE)
-        group.locked = True
-
-    def unlock(self, group_id: int) -> None:
-        """Release the lock, held or not."""
-        self._group(group_id).locked = False
-
-    def config_mpu_group(self, group_id: int, config: int, now: float) -> None:
-        """Set how many chips work together; what they held is gone, the contexts' shapes stay."""
-        group = self._group(group_id)
-        if not 0 <= config < len(GROUP_CONFIGS):
-            raise StatusError(Status.BAD_ARGUMENT)
-        if group.chips < GROUP_CONFIGS[config]:
-            raise StatusError(Status.NOT_ENOUGH_CHIPS)
-        check_idle(group, "memx_config_mpu_group", now)
-        check_disabled(group.contexts.values(), "memx_config_mpu_group")
-        group.configured = GROUP_CONFIGS[config] // (2 if config == HALVES_CONFIG else 1)
-        group.forget()
-
-    def hang(self, group_id: int, now: float) -> None:
-        """Let everything on a group stand still for ever from `now` on."""
-        self.advance(now)
-        self._group(group_id).hung = True
-
-    def fail_downloads(self, count: int) -> None:
-        """Let the next `count` downloads end in DOWNLOAD_FAILED."""
-        self._failing_downloads = count
-
     def open(self, model_id: int, group_id: int) -> None:
         """Open a context, or count one more use."""
         _check_model_id(model_id)
-        group = self._group(group_id)
+        group = self.group(group_id)
+        if Halt.GONE in group.halts:
+            raise StatusError(Status.TRANSPORT_OPEN_FAILED)
+        if self.mx3.firmware < _OLDEST_FIRMWARE:
+            raise StatusError(Status.FIRMWARE_TOO_OLD)
         context = self._contexts.get(model_id)
         if context is None:
             self._contexts[model_id] = Context(model_id, group)
@@ -138,26 +83,29 @@ class Core:
     def close_hangs(self, model_id: int) -> bool:
         """Whether a close would wait for transfers that never end."""
         context = self._contexts.get(model_id)
-        return context is not None and context.refs == 1 and context.group.hung
+        return context is not None and context.refs == 1 and context.stuck()
 
     def close(self, model_id: int, now: float) -> None:
-        """Count one use less; documented as harmless on a context that is not open."""
+        """Count one use less."""
         _check_model_id(model_id)
+        self.last_download = None
         context = self._contexts.get(model_id)
         if context is None:
-            return
-        if context.refs > 1:
+            if Trap.CLOSE_OF_CLOSED in self.mx3.traps:
+                raise StatusError(Status.CONTEXT_NOT_OPEN)
+        elif context.refs > 1:
             context.refs -= 1
-            return
-        context.advance(now)
-        check_quiet(context, "memx_close")
-        context.leave()
-        del self._contexts[model_id]
+        else:
+            context.advance(now)
+            check_quiet(context, "memx_close")
+            context.leave()
+            context.closed = Trap.FORGOTTEN_CALLER not in self.mx3.traps
+            del self._contexts[model_id]
 
     def reconfigure(self, model_id: int, group_id: int, now: float) -> None:
         """Bind a context to a group; nothing is loaded afterwards, nor known to be on the chips."""
         context = self.context(model_id)
-        group = self._group(group_id)
+        group = self.group(group_id)
         context.advance(now)
         check_quiet(context, "memx_reconfigure")
         check_unfed(context, "memx_reconfigure")
@@ -174,6 +122,24 @@ class Core:
         """Store a size for the next download."""
         context = self.context(model_id)
         context.slots = (context.slots[0], _queue_size(size))
+
+    def abort_read(self, model_id: int, now: float) -> None:
+        """Let nothing move any more, so that a close does not wait."""
+        context = self.context(model_id)
+        context.advance(now)
+        context.aborted = True
+
+    def set_powerstate(self, model_id: int, state: int, now: float) -> None:
+        """Let the context's group run models, or sleep."""
+        group = self.context(model_id).group
+        if not PowerState.PS0 <= state < PowerState.PS4:
+            raise StatusError(Status.BAD_ARGUMENT)
+        if state <= PowerState.PS1:
+            group.resume(Halt.ASLEEP, now)
+        else:
+            group.halt(Halt.ASLEEP, now)
+        if state == PowerState.PS3:
+            self.last_download = None
 
     def enable(self, model_id: int, now: float) -> None:
         """Let frames move."""
@@ -196,66 +162,16 @@ class Core:
         if context is None:
             return True
         context.advance(now)
-        return not context.group.hung and context.activity is not Activity.DRAINING
+        return not context.stuck() and context.activity is not Activity.DRAINING
 
-    def begin_download(
-        self, model_id: int, image: Image, model_idx: int, kind: DownloadType, now: float
-    ) -> Download:
-        """Begin to change what the group's chips hold; until it ends that is unknown."""
-        context = self.context(model_id)
-        group = context.group
-        if kind & DownloadType.MODEL and model_idx not in image.models:
-            raise StatusError(Status.DFP_BAD_CONTENT)
-        if image.chips != group.configured:
-            raise StatusError(Status.DOWNLOAD_FAILED)
-        check_idle(group, "memx_download_model", now)
-        others = (other for other in group.contexts.values() if other is not context)
-        check_disabled(others, "memx_download_model")
-        if kind & DownloadType.MODEL:
-            check_unfed(context, "memx_download_model")
-        until = math.inf if group.hung else now + self._mx3.download_seconds(image.weights, kind)
-        return self._begin(Download(context, image, model_idx, kind, until, self._failing_downloads > 0))
-
-    def _begin(self, download: Download) -> Download:
-        group = download.context.group
-        group.loading = download.context
-        if download.fails:
-            self._failing_downloads -= 1
-            group.forget()
-        if download.kind & DownloadType.WEIGHTS:
-            group.weights = None
-        if download.kind & DownloadType.MODEL:
-            group.resident = None
-        return download
-
-    def end_download(self, download: Download, now: float) -> None:
-        """Commit a download. One that failed, or was cut off, leaves unknown what the chips hold."""
-        context, group = download.context, download.context.group
-        group.loading = None
-        if now < download.until:
-            return
-        if download.fails:
-            raise StatusError(Status.DOWNLOAD_FAILED)
-        if download.kind & DownloadType.WEIGHTS:
-            group.weights = download.image
-        if download.kind & DownloadType.MODEL:
-            context.load = group.resident = self._load(download, now)
-            context.unbound = False
-
-    def _load(self, download: Download, now: float) -> Load:
-        networks = download.image.models[download.model_idx]
-        slots = download.context.slots
-        lanes = (Lane(network, depth=self._mx3.depth, slots=slots, now=now) for network in networks)
-        return Load(download.image, tuple(lanes))
-
-    def flow_port(self, model_id: int, flow_id: int, *, output: bool) -> ChipPort:
-        """Return what a flow is configured for."""
+    def flow_port(self, model_id: int, flow_id: int, *, output: bool, unknown: Status) -> ChipPort:
+        """Return what a flow is configured for, or refuse with `unknown`."""
         if not 0 <= model_id < CONTEXTS:
             raise StatusError(Status.BAD_ENGINE)
         if model_id not in self._contexts:
             raise SimulatorFault(f"size of a flow of context {model_id}, which is not open: libmemx crashes")
         if (found := _find(self._contexts[model_id].load, flow_id, output=output)) is None:
-            raise StatusError(Status.SIZE_UNKNOWN)
+            raise StatusError(unknown)
         return found[1]
 
     def flow(self, model_id: int, flow_id: int, timeout_ms: int, *, output: bool, null: bool) -> Flow:
@@ -274,6 +190,13 @@ class Core:
             raise StatusError(Status.BAD_ARGUMENT)
         return Flow(context, load, *found, output)
 
+    def lent_flow(self, model_id: int, flow_id: int, timeout_ms: int, *, output: bool) -> Flow:
+        """Find the channel for a call with a buffer of the library."""
+        self.context(model_id)
+        if not self.downloaded:
+            raise StatusError(Status.NOTHING_DOWNLOADED)
+        return self.flow(model_id, flow_id, timeout_ms, output=output, null=False)
+
     def context(self, model_id: int) -> Context:
         """Return an open context."""
         _check_model_id(model_id)
@@ -281,10 +204,11 @@ class Core:
             raise StatusError(Status.CONTEXT_NOT_OPEN)
         return self._contexts[model_id]
 
-    def _group(self, group_id: int) -> Group:
-        if not 0 <= group_id < len(self._groups):
+    def group(self, group_id: int) -> Group:
+        """Return a group."""
+        if not 0 <= group_id < len(self.groups):
             raise StatusError(Status.BAD_GROUP_ID)
-        return self._groups[group_id]
+        return self.groups[group_id]
 
 
 def _check_model_id(model_id: int) -> None:

@@ -15,12 +15,13 @@ from repertory.transports.pump import NativeTimeout, Worker
 from repertory.transports.world import Driver, Outbox, World
 
 from .control import Control
+from .health import read_health
 from .library import Libmemx
 from .lock import GroupLock
 from .program import loadable, prepare_dfp
 from .streams import Streams
 
-__all__ = ["BIND_BOUND", "OPEN_BOUND", "POLL", "STALL", "MemxDevice"]
+__all__ = ["BIND_BOUND", "OPEN_BOUND", "POLL", "PROBE_BOUND", "STALL", "MemxDevice"]
 
 T = TypeVar("T")
 
@@ -29,6 +30,9 @@ OPEN_BOUND: Final = 10.0
 
 BIND_BOUND: Final = 30.0
 """Seconds for a swap; full weights over the slowest link take below one."""
+
+PROBE_BOUND: Final = 5.0
+"""Seconds for one look at a group's health; an admin command that the kernel gives up takes 3."""
 
 POLL: Final = 0.05
 """Seconds that a stream call waits at most before it looks whether the device is being closed."""
@@ -49,26 +53,46 @@ class MemxDevice(Device):
         group_id: which device group.
         window: frames in flight; the queues get one slot more, so that no write ever waits.
         lock: our own lock on the group, taken before libmemx's; None where no other process can see it.
+        zero_copy: whether buffers that the library lends are used, where it exports the calls.
+        bind_bound: seconds that a swap may take.
+        stall: seconds without a completion after which the device counts as hung.
     """
 
     def __init__(
-        self, world: World, library: Libmemx, group_id: int, *, window: int, lock: GroupLock | None
+        self,
+        world: World,
+        library: Libmemx,
+        group_id: int,
+        *,
+        window: int,
+        lock: GroupLock | None,
+        zero_copy: bool = True,
+        bind_bound: float = BIND_BOUND,
+        stall: float = STALL,
     ) -> None:
         self._world = world
         self._library = library
         self._group = group_id
         self._window = window
         self._lock = lock
+        self._zero_copy = zero_copy
+        self._bind_bound = bind_bound
         self._flight = Flight("memx", world.working)
         self._control = Control(library, group_id, queue=window + 1)
         self._chips = 0
+        self._health = Health(well=True)
         self._calibrated = False
         self._worker: Worker | None = None
         self._outbox: Outbox[Completion]
         self._streams: Streams
         self._drivers: list[Driver] = []
         self.capabilities = Capabilities(
-            "memx", simulated=library.simulated, window=window, residents=1, stall=STALL
+            "memx",
+            simulated=library.simulated,
+            window=window,
+            residents=1,
+            probe_needs_idle=False,
+            stall=stall,
         )
 
     async def open(self, completed: Completed, fault: Fault) -> None:
@@ -77,9 +101,12 @@ class MemxDevice(Device):
             self._lock.acquire()
         self._worker = Worker(world, family="memx", name=f"{name} control")
         self._chips = await self._worker.call(self._control.open, bound=OPEN_BOUND, what="memx_trylock")
+        self._health = Health(well=True, readings={"chips": float(self._chips)})
         self._flight.open(completed, fault)
         self._outbox = world.outbox(self._flight.complete)
-        self._streams = Streams(self._library, world, self._outbox, NativeTimeout(POLL))
+        self._streams = Streams(
+            self._library, world, self._outbox, NativeTimeout(POLL), zero_copy=self._zero_copy
+        )
         self._drivers = [
             world.spawn(self._streams.write, name=f"{name} writer", on_exit=self._ended),
             world.spawn(self._streams.read, name=f"{name} reader", on_exit=self._ended),
@@ -114,8 +141,15 @@ class MemxDevice(Device):
         pass  # the writer skips it if it has not begun; else it is read out
 
     async def probe(self) -> Health:
+        """Read the features; while another call is out, tell what was read last."""
         self._flight.check()
-        return Health(well=True, readings={"chips": float(self._chips)})
+        if self._worker is not None and not self._worker.busy:
+            self._health = await self._call(
+                lambda: read_health(self._library, self._group, self._chips),
+                "memx_get_feature",
+                bound=PROBE_BOUND,
+            )
+        return self._health
 
     async def close(self, *, bound: float) -> None:
         try:
@@ -133,7 +167,7 @@ class MemxDevice(Device):
         self._streams.to_write.close()
         for driver in self._drivers:
             await driver.join(bound * 3 / 8)
-        self._streams.given_up = True
+        self._streams.give_up()
         for driver in self._drivers:
             await driver.join(bound / 8)
         self._outbox.flush()
@@ -151,11 +185,13 @@ class MemxDevice(Device):
             _log.warning("memx group %d was not closed in order: %s", self._group, error)
         await worker.close(bound=bound / 4)
 
-    async def _call(self, job: Callable[[], Coroutine[Any, Any, T]], what: str) -> T:
+    async def _call(
+        self, job: Callable[[], Coroutine[Any, Any, T]], what: str, *, bound: float | None = None
+    ) -> T:
         if self._worker is None:
             raise DeviceLost("the device is being closed", family="memx")
         try:
-            result = await self._worker.call(job, bound=BIND_BOUND, what=what)
+            result = await self._worker.call(job, bound=bound or self._bind_bound, what=what)
         except (DeviceHung, DeviceLost) as error:
             self._flight.lose(error)
             raise

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, final
 
 from repertory.models.dfp import Dfp, DfpNetwork, Port
 from repertory.models.errors import ArtifactError
 from repertory.models.formats import Shape
+from repertory.models.port import RangeConvert
 
-from .answers import Answer, hash_answers, twin_answers
+from .answers import Answer, hash_answer, hash_answers, twin_answers
 from .constants import Status
 from .parameters import SimulatedMx3
 from .rules import StatusError
@@ -31,12 +32,16 @@ class ChipPort:
         size: bytes of a frame, padding and dropped channels included.
         shape: height, width, z, channels, as the size calls tell them: without dropped channels.
         format: how numbers lie in a frame.
+        convert: shift and scale of an input, where the host is to apply them.
+        dropped: channels of an output's frames that no caller is to see.
     """
 
     number: int
     size: int
     shape: Shape
     format: int
+    convert: RangeConvert | None
+    dropped: tuple[int, ...]
 
 
 @final
@@ -50,6 +55,16 @@ class ChipNetwork:
     latency: float
     interval: float
     answer: Answer
+
+    def spoiled(self) -> ChipNetwork:
+        """Return the network as chips with wrong weights compute it."""
+        sizes = {port.number: port.size for port in self.outputs}
+
+        def answer(inputs: Sequence[bytes]) -> dict[int, bytes]:
+            frames = hash_answer(f"{self.name} with wrong weights", inputs, list(sizes.values()))
+            return dict(zip(sizes, frames, strict=True))
+
+        return replace(self, answer=answer)
 
 
 @final
@@ -107,7 +122,8 @@ class Images:
 
 
 def _port(port: Port) -> ChipPort:
-    return ChipPort(port.number, port.nbytes, port.shape, port.format)
+    dropped = port.hpoc.channels if port.hpoc else ()
+    return ChipPort(port.number, port.nbytes, port.shape, port.format, port.range_convert, dropped)
 
 
 def _check_version(content: bytes) -> None:

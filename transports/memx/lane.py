@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections import deque
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Generic, TypeVar, final
+from typing import TYPE_CHECKING, final
+
+from .ring import Ring
 
 if TYPE_CHECKING:
+    from .chips import Chips
     from .image import ChipNetwork
 
-__all__ = ["Activity", "Inference", "Lane", "Ring"]
-
-T = TypeVar("T")
+__all__ = ["Activity", "Inference", "Lane"]
 
 
 class Activity(Enum):
@@ -23,44 +24,6 @@ class Activity(Enum):
     DRAINING = auto()
     """Frames leave the chips, none enters."""
     RUNNING = auto()
-
-
-@final
-class Ring(Generic[T]):
-    """A queue of one flow: `size` slots hold size - 1 frames.
-
-    Attributes:
-        full: whether the next frame must wait.
-        empty: whether there is none.
-    """
-
-    __slots__ = ("_frames", "_limit", "empty", "full")
-
-    def __init__(self, size: int) -> None:
-        self._limit = size - 1
-        self._frames: deque[T] = deque()
-        self.empty = True
-        self.full = self._limit < 1
-
-    def push(self, frame: T) -> None:
-        """Add the newest; the ring is not full."""
-        self._frames.append(frame)
-        self.empty = False
-        self.full = len(self._frames) >= self._limit
-
-    def pop(self) -> T:
-        """Take the oldest; the ring is not empty."""
-        frame = self._frames.popleft()
-        self.full = False
-        self.empty = not self._frames
-        return frame
-
-    def peek(self) -> T | None:
-        """Return the oldest, or None."""
-        return None if self.empty else self._frames[0]
-
-    def __len__(self) -> int:
-        return len(self._frames)
 
 
 @final
@@ -91,21 +54,32 @@ class Inference:
 class Lane:
     """A network's input rings, pipeline and output rings.
 
-    Networks that are resident together have chips of their own, so lanes do not meet. A frame enters the
-    pipeline when every input flow has one, a place is free, and `interval` has passed since the last
-    entry; its outputs are ready `latency` later, and leave in order once every output ring has room.
+    Networks that are resident together have places of their own on the chips, so lanes meet in heat only.
+    A frame enters the pipeline when every input flow has one, a place is free, and `interval` has passed
+    since the last entry; its outputs are ready `latency` later, and leave in order once every output ring
+    has room. Both times are those of the nominal clock.
+
+    Attributes:
+        exit_bps: bytes a second at which outputs leave the chips.
     """
 
-    def __init__(self, network: ChipNetwork, *, depth: int, slots: tuple[int, int], now: float) -> None:
+    def __init__(
+        self, network: ChipNetwork, chips: Chips, *, depth: int, slots: tuple[int, int], now: float
+    ) -> None:
         self.network = network
+        self.exit_bps = math.inf
         self.inputs: dict[int, Ring[bytes]] = {port.number: Ring(slots[0]) for port in network.inputs}
         self.outputs: dict[int, Ring[Inference]] = {port.number: Ring(slots[1]) for port in network.outputs}
         self.pipeline: deque[Inference] = deque()
         self._inside = tuple(self.inputs.values())
         self._outside = tuple(self.outputs.values())
+        self._bytes_in = sum(port.size for port in network.inputs)
+        self._bytes_out = sum(port.size for port in network.outputs)
+        self._chips = chips
         self._depth = depth
         self._clock = now
         self._next_entry = now
+        self._next_exit = now
         self._activity: Activity = Activity.PAUSED
         self._still_until = -math.inf  # until then nothing happens by itself while that is the activity
 
@@ -118,6 +92,11 @@ class Lane:
         self._still_until = -math.inf
         return True
 
+    def give(self, flow_id: int, frame: bytes) -> None:
+        """Put a frame from a lent buffer into an input ring, where that buffer has its place."""
+        self.inputs[flow_id].push(frame)
+        self._still_until = -math.inf
+
     def get(self, flow_id: int) -> Inference | None:
         """Take the oldest of an output ring, if there is one."""
         ring = self.outputs[flow_id]
@@ -125,6 +104,11 @@ class Lane:
             return None
         self._still_until = -math.inf
         return ring.pop()
+
+    def narrow(self, flow_id: int, places: int) -> None:
+        """Take places of an output ring away, as `Ring.narrow` does."""
+        self.outputs[flow_id].narrow(places)
+        self._still_until = -math.inf
 
     def advance(self, now: float, activity: Activity) -> None:
         """Do all that happens up to `now`, given that `activity` did not change since the last call."""
@@ -146,7 +130,7 @@ class Lane:
 
     def next_event(self, activity: Activity) -> float:
         """Return when something happens by itself, later than the last `advance`; `math.inf` for never."""
-        done = self.pipeline[0].done if self.pipeline else math.inf
+        done = self._done() if self.pipeline else math.inf
         ready = done if done > self._clock else math.inf
         return min(self._leaves_at(activity), self._enters_at(activity), ready)
 
@@ -156,7 +140,7 @@ class Lane:
 
     def moving(self) -> bool:
         """Whether a frame on the chips will leave them with nobody's help."""
-        return bool(self.pipeline) and (self.pipeline[0].done > self._clock or self._room_outside())
+        return bool(self.pipeline) and (self._done() > self._clock or self._room_outside())
 
     def fed(self) -> bool:
         """Whether a frame waits in an input queue."""
@@ -175,6 +159,9 @@ class Lane:
             return waiting
         return self.pipeline[0] if self.pipeline else None
 
+    def _done(self) -> float:
+        return max(self.pipeline[0].done, self._next_exit)
+
     def _room_outside(self) -> bool:
         for ring in self._outside:  # noqa: SIM110  (several times a frame, and any() would cost more)
             if ring.full:
@@ -184,8 +171,7 @@ class Lane:
     def _leaves_at(self, activity: Activity) -> float:
         if activity is Activity.PAUSED or not self.pipeline or not self._room_outside():
             return math.inf
-        done = self.pipeline[0].done
-        return max(done, self._clock)
+        return max(self._done(), self._clock)
 
     def _enters_at(self, activity: Activity) -> float:
         if activity is not Activity.RUNNING or len(self.pipeline) >= self._depth:
@@ -199,8 +185,16 @@ class Lane:
         frame = self.pipeline.popleft()
         for ring in self.outputs.values():
             ring.push(frame)
+        self._chips.received += self._bytes_out
+        self._next_exit = self._clock + self._bytes_out / self.exit_bps
 
     def _enter(self) -> None:
+        clock, chips = self._clock, self._chips
+        if clock >= chips.due:
+            chips.look(clock)
         inputs = tuple(ring.pop() for ring in self.inputs.values())
-        self.pipeline.append(Inference(self.network, inputs, self._clock + self.network.latency))
-        self._next_entry = self._clock + self.network.interval
+        interval = self.network.interval * chips.stretch
+        self.pipeline.append(Inference(self.network, inputs, clock + self.network.latency * chips.stretch))
+        self._next_entry = clock + interval
+        chips.busy += interval
+        chips.sent += self._bytes_in

@@ -97,7 +97,7 @@ def _check_hardware(artifact: Artifact, dfp: Dfp, *, simulated: bool, chips: int
     for port in (*dfp.inputs, *dfp.outputs):
         if port.active and not convertible(port.format):
             raise ArtifactError(
-                f"{artifact.name}: port {port.number} is {port.format.name}: no conversion yet"
+                f"{artifact.name}: port {port.number} is {port.format.name}, which is not supported"
             )
 
 

@@ -1,6 +1,6 @@
 """What the simulated libmemx refuses by a status, and what code above it must never do.
 
-On a hung group nobody is accused: nothing moves there, and who tries to start anew waits for ever.
+Where nothing moves nobody is accused: on a group that hangs, vanished or sleeps, after an abort.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class StatusError(Exception):
 
 def check_quiet(context: Context, call: str) -> None:
     """A context is freed or bound anew only with none of its frames in flight."""
-    if context.group.hung:
+    if context.halted:
         return
     if context.in_flight():
         raise SimulatorFault(f"{call}: {_name(context)} has a transfer in flight")
@@ -58,19 +58,19 @@ def check_idle(group: Group, call: str, now: float) -> None:
 def check_disabled(contexts: Iterable[Context], call: str) -> None:
     """A context whose program goes from the chips is disabled before."""
     for context in contexts:
-        if context.load is not None and context.enabled and not context.group.hung:
+        if context.load is not None and context.enabled and not context.halted:
             raise SimulatorFault(f"{call}: {_name(context)} is enabled, and its program would be gone")
 
 
 def check_unfed(context: Context, call: str) -> None:
     """A context's queues are made anew only with nothing in them that was still to be sent."""
-    if not context.group.hung and any(lane.fed() for lane in context.lanes):
+    if not context.halted and context.fed():
         raise SimulatorFault(f"{call}: {_name(context)} would lose a frame in flight, in an input queue")
 
 
 def check_placed(context: Context, call: str) -> None:
     """A context runs only while its group holds its program, weights and model, whole."""
-    if context.group.hung:
+    if context.halted:
         return
     if context.load is not None and context.group.loading is not None:
         raise SimulatorFault(f"{call}: {_name(context)} would run during a download to its group")

@@ -12,10 +12,7 @@ from typing import final
 
 import numpy as np
 
-from repertory.models import formats
 from repertory.models.errors import DeviceError, DeviceLost
-from repertory.models.formats import Bytes
-from repertory.models.port import Port
 from repertory.models.spec import Array
 from repertory.transports.device import Completion
 from repertory.transports.frame import Fate, Frame
@@ -23,9 +20,9 @@ from repertory.transports.pump import NativeTimeout
 from repertory.transports.world import Channel, ChannelClosed, Outbox, World
 
 from .constants import Status
-from .control import failure
 from .library import Libmemx
 from .program import Ports, loadable
+from .transfer import GivenUp, Transfer
 
 __all__ = ["Streams"]
 
@@ -42,31 +39,36 @@ class _Written:
 
 @final
 class Streams:
-    """Both directions of one group's running context.
-
-    No call is made while nothing is outstanding. A call waits at most `timeout` at a time, so that closing
-    ends soon, and never 0, which libmemx takes for ever.
+    """Both directions of one group's running context; no call is made while nothing is outstanding.
 
     Attributes:
         model_id: the running context's; changed only while no frame is in flight.
         closing: lets the writer skip what it has not begun; what was written is still read out.
-        given_up: lets both loops end instead of waiting on.
     """
 
     def __init__(
-        self, library: Libmemx, world: World, outbox: Outbox[Completion], timeout: NativeTimeout
+        self,
+        library: Libmemx,
+        world: World,
+        outbox: Outbox[Completion],
+        timeout: NativeTimeout,
+        *,
+        zero_copy: bool,
     ) -> None:
         self.model_id = 0
         self.closing = False
-        self.given_up = False
         self.to_write: Channel[Frame] = world.channel()
         self._to_read: Channel[_Written] = world.channel()
         self._library = library
         self._world = world
         self._outbox = outbox
         self._timeout = timeout
-        self._scratch: dict[int, Bytes] = {}
+        self._transfer = Transfer(library, timeout, zero_copy=zero_copy)
         self._last_done = 0.0
+
+    def give_up(self) -> None:
+        """Let both loops end instead of waiting on."""
+        self._transfer.given_up = True
 
     async def write(self) -> None:
         """The writer's driver loop."""
@@ -77,7 +79,7 @@ class Streams:
                 skipped = frame.outcome is not None or self.closing
                 ended = None if skipped else await self._write(frame)
                 self._to_read.put(_Written(frame, began, ended))
-        except ChannelClosed:
+        except (ChannelClosed, GivenUp):
             self._to_read.close()
 
     async def read(self) -> None:
@@ -100,16 +102,7 @@ class Streams:
     async def _write(self, frame: Frame) -> float:
         """Send a frame's ports, unbroken; return when the last one was sent."""
         for port, array in zip(_ports(frame).inputs, frame.inputs, strict=True):
-            wire = self._encode(port, array)
-            while (
-                status := await self._library.memx_stream_ifmap(
-                    self.model_id, port.number, wire, self._timeout.milliseconds
-                )
-            ) == Status.INPUT_TIMEOUT:
-                if self.given_up:
-                    raise ChannelClosed
-            if status != Status.OK:
-                raise failure(status, "memx_stream_ifmap")
+            await self._transfer.send(self.model_id, port, array)
         return self._world.now()
 
     async def _read(self, written: _Written) -> Completion:
@@ -117,35 +110,16 @@ class Streams:
         if written.ended is None:
             return _undone(frame)
         outputs: list[Array] = []
-        for port in _ports(frame).outputs:
-            buffer = np.empty(port.nbytes, np.uint8)
-            while (
-                status := await self._library.memx_stream_ofmap(
-                    self.model_id, port.number, buffer, self._timeout.milliseconds
-                )
-            ) == Status.OUTPUT_TIMEOUT:
-                if self.given_up:
-                    return _undone(frame)
-            if status != Status.OK:
-                raise failure(status, "memx_stream_ofmap")
-            wire = formats.decode(buffer, port.wire_shape, port.format)
-            outputs.append(np.ascontiguousarray(port.from_wire(wire)))
+        try:
+            for port in _ports(frame).outputs:
+                outputs.append(await self._transfer.receive(self.model_id, port))  # noqa: PERF401
+        except GivenUp:
+            return _undone(frame)
         now = self._world.now()
         busy = now - max(written.ended, self._last_done)
         self._last_done = now
         transfer = written.ended - written.began
         return Completion(frame, Fate.DONE, tuple(outputs), busy=busy, transfer=transfer)
-
-    def _encode(self, port: Port, array: Array) -> Array:
-        """Return the frame's bytes: the caller's own where they lie as the wire wants them."""
-        wire = port.to_wire(array)
-        if wire.nbytes == port.nbytes and wire.flags.c_contiguous:
-            return wire
-        buffer = self._scratch.get(port.nbytes)
-        if buffer is None:
-            buffer = self._scratch[port.nbytes] = np.empty(port.nbytes, np.uint8)
-        formats.encode(wire, port.format, buffer)
-        return buffer
 
 
 def _ports(frame: Frame) -> Ports:
