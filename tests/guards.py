@@ -42,6 +42,7 @@ BACKENDS = frozenset({"asyncio", "sniffio", "trio", "uvloop"})
 SEAM = ("transports/loop.py", "transports/_asyncio.py", "transports/_trio.py", "transports/virtual.py")
 CLOCK = "transports/real.py"
 TALKERS = ("runtime/cli", "runtime/commands/")
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 EXEMPT_BASES = ("Enum", "Flag", "IntEnum", "IntFlag", "StrEnum")
 
 
@@ -245,7 +246,7 @@ def _bound(tree: ast.Module) -> set[str]:
 
 
 def open_classes(root: Path) -> list[str]:
-    """Find classes that are neither final nor abstract.
+    """Find classes that are neither final nor abstract; who leaves a parent's method open is abstract too.
 
     Enumerations, and exceptions that others derive from, are neither by nature.
     """
@@ -257,11 +258,20 @@ def open_classes(root: Path) -> list[str]:
     ]
     parents = {base for _, node in classes for base in _bases(node)}
     errors = _exceptions([node for _, node in classes])
+    named = {node.name: node for _, node in classes}
     return [
         module.at(node.lineno, f"class {node.name} is neither final nor abstract")
         for module, node in classes
-        if not (_is_closed(node) or node.name in errors & parents)
+        if not (_is_closed(node) or node.name in errors & parents or _left_open(node, named))
     ]
+
+
+def _left_open(node: ast.ClassDef, named: dict[str, ast.ClassDef]) -> set[str]:
+    """Return the abstract methods that a class has, its own and those of its parents."""
+    inherited = [_left_open(named[base], named) for base in _bases(node) if base in named]
+    methods = {method.name: method for method in node.body if isinstance(method, _FUNCTIONS)}
+    own = {name for name, method in methods.items() if _marked_abstract(method)}
+    return set[str]().union(*inherited) - set(methods) | own
 
 
 def _bases(node: ast.ClassDef) -> list[str]:
@@ -287,14 +297,11 @@ def _is_exception(value: object) -> bool:
 
 def _is_closed(node: ast.ClassDef) -> bool:
     decorators = {_last_name(decorator) for decorator in node.decorator_list}
-    return (
-        "final" in decorators or _is_abstract(node) or bool({"Protocol", *EXEMPT_BASES} & set(_bases(node)))
-    )
+    return "final" in decorators or bool({"Protocol", *EXEMPT_BASES} & set(_bases(node)))
 
 
-def _is_abstract(node: ast.ClassDef) -> bool:
-    methods = [child for child in node.body if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)]
-    return any(_last_name(mark) == "abstractmethod" for method in methods for mark in method.decorator_list)
+def _marked_abstract(method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any(_last_name(mark) == "abstractmethod" for mark in method.decorator_list)
 
 
 def named_backends(root: Path) -> list[str]:

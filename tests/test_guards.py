@@ -112,6 +112,11 @@ BAD: dict[Guard, list[tuple[str, str, str]]] = {
         ("models/a.py", "class A(msgspec.Struct): ...", "class A is neither final nor abstract"),
         (
             "models/a.py",
+            "class A(ABC):\n  @abstractmethod\n  def f(self): ...\nclass B(A):\n  def f(self): ...",
+            ":4: class B is neither final nor abstract",
+        ),
+        (
+            "models/a.py",
             "class A(Exception): ...\nclass B(A): ...",
             ":2: class B is neither final nor abstract",
         ),

@@ -26,10 +26,10 @@ async def main(folder: Path, state: str | None) -> None:
     async with open_runtime([library]) as runtime:
         model = await runtime.load(echo("one"))
         answer = await model.infer(tensor(1))
-        print("answered", answer.tobytes() == tensor(1).tobytes(), flush=True)
+        print("answered", answer.tobytes() == tensor(1).tobytes(), flush=True)  # noqa: T201
         if state is not None:
             await anyio.sleep_forever()
-    print("closed", flush=True)
+    print("closed", flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

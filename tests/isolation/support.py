@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import subprocess
 import threading
 from collections.abc import Mapping
@@ -25,7 +24,19 @@ from repertory.transports.isolation.memory import NAME
 from repertory.transports.memx.program import prepare_dfp
 from repertory.transports.world import World
 
-__all__ = ["ENVIRONMENT", "SHAPE", "Floats", "Stub", "address", "compiled", "echo", "left", "prepare", "processes", "tensor"]
+__all__ = [
+    "ENVIRONMENT",
+    "SHAPE",
+    "Floats",
+    "Stub",
+    "address",
+    "compiled",
+    "echo",
+    "left",
+    "prepare",
+    "processes",
+    "tensor",
+]
 
 Floats = NDArray[np.float32]
 
@@ -82,9 +93,7 @@ class Stub:
 
     def __call__(self, world: World) -> Device:
         """Make the device: a source for `open_runtime`, named as its folder."""
-        return isolated(
-            self.address, world, prepare=prepare, bounds=self._bounds, environment=ENVIRONMENT
-        )()
+        return isolated(self.address, world, prepare=prepare, bounds=self._bounds, environment=ENVIRONMENT)()
 
     def fail(self, state: str, way: str) -> None:
         """Let the next call of a state hang, crash or kill its process."""
@@ -126,9 +135,9 @@ def processes(marker: str) -> list[int]:
 
 
 def left() -> tuple[int, list[str]]:
-    """Return what this process holds: its descriptors' number, and memory, threads and zombies of children."""
+    """Return how many descriptors this process has, and memory, threads and zombies that children left."""
     gc.collect()
-    files = [_target(name) for name in os.listdir("/proc/self/fd")]
+    files = [_target(link) for link in Path("/proc/self/fd").iterdir()]
     memory = [file for file in files if file.startswith(f"/memfd:{NAME}")]
     zombies = [pid for pid in _children() if _state(pid) == "Z"]
     threads = [t.name for t in threading.enumerate() if "isolated" in t.name or "process of" in t.name]
@@ -147,8 +156,8 @@ def _state(pid: str) -> str:
         return ""
 
 
-def _target(descriptor: str) -> str:
+def _target(link: Path) -> str:
     try:
-        return os.readlink(f"/proc/self/fd/{descriptor}")
+        return str(link.readlink())
     except OSError:
         return ""

@@ -36,7 +36,7 @@ def _read_until(stream: IO[str] | None, text: str) -> None:
     raise AssertionError(lines)
 
 
-@pytest.mark.parametrize("state", ["idle", "load", "download", "writing"])
+@pytest.mark.parametrize("state", ["idle", "load", "writing"])
 def test_a_child_does_not_outlive_its_killed_parent(state: str, tmp_path: Path) -> None:
     """In `load` the child holds its GIL: nothing in it can notice."""
     folder = tmp_path / "stub"

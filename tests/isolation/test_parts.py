@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,12 +28,14 @@ from repertory.transports.isolation.memory import Arena, content, sealed
 from repertory.transports.isolation.messages import Abandon, Inline, Run, Share, ToChild
 from repertory.transports.isolation.wire import Wire, WireClosed
 
+from .support import left
+
 Ends = tuple[Wire[ToChild, ToChild], Wire[ToChild, ToChild]]
 
 
 @contextmanager
-def wires() -> Iterator[Ends]:
-    one, two = (Wire[ToChild, ToChild](end, ToChild) for end in socket.socketpair())
+def wires() -> Generator[Ends]:
+    one, two = (Wire[ToChild, ToChild](end, list[ToChild]) for end in socket.socketpair())
     try:
         yield one, two
     finally:
@@ -43,17 +45,26 @@ def wires() -> Iterator[Ends]:
 
 # -- the wire
 
-inlines = st.none() | st.builds(Inline, st.just("<f4"), st.tuples(st.integers(0, 9)), st.binary(max_size=200_000))
-runs = st.builds(
-    Run, st.integers(0, 2**60), st.text(), st.integers(0, 99), st.integers(0, 99), st.lists(inlines, max_size=3)
+inlines = st.none() | st.builds(
+    Inline, st.just("<f4"), st.tuples(st.integers(0, 9)), st.binary(max_size=200_000)
 )
-batches = st.lists(st.lists(runs | st.builds(Abandon, st.integers(0, 2**60)), min_size=1, max_size=4), max_size=6)
+runs = st.builds(
+    Run,
+    st.integers(0, 2**60),
+    st.text(),
+    st.integers(0, 99),
+    st.integers(0, 99),
+    st.lists(inlines, max_size=3),
+)
+batches = st.lists(
+    st.lists(runs | st.builds(Abandon, st.integers(0, 2**60)), min_size=1, max_size=4), max_size=6
+)
 
 
 @given(batches)
 def test_batches_arrive_whole_and_in_order(sent: list[list[ToChild]]) -> None:
     with wires() as (one, two):
-        writer = threading.Thread(target=lambda: [one.send(batch) for batch in sent])
+        writer = threading.Thread(target=lambda: [*map(one.send, sent)])
         writer.start()
         came: list[ToChild] = []
         while len(came) < sum(map(len, sent)):
@@ -66,7 +77,7 @@ def test_batches_arrive_whole_and_in_order(sent: list[list[ToChild]]) -> None:
 @pytest.mark.parametrize("junk", [b"\xc1", b"\x91\x92\xa3Run\x01", b"", msgspec.msgpack.encode([["Open"]])])
 def test_a_batch_that_is_none_is_passed_over(junk: bytes, caplog: pytest.LogCaptureFixture) -> None:
     raw, end = socket.socketpair()
-    wire: Wire[ToChild, ToChild] = Wire(end, ToChild)
+    wire: Wire[ToChild, ToChild] = Wire(end, list[ToChild])
     good = msgspec.msgpack.encode([Abandon(3)])
     with raw:
         raw.sendall(b"".join(len(part).to_bytes(4, "little") + part for part in (junk, good)))
@@ -78,7 +89,7 @@ def test_a_batch_that_is_none_is_passed_over(junk: bytes, caplog: pytest.LogCapt
 
 
 def test_files_arrive_in_order_and_are_closed() -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = left()[0]
     with wires() as (one, two):
         for text in (b"first", b"second", b"never taken"):
             with sealed(text) as file:
@@ -88,22 +99,24 @@ def test_files_arrive_in_order_and_are_closed() -> None:
         for text in (b"first", b"second"):
             with two.file() as file:
                 assert content(file, len(text)) == [text]
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert left()[0] == before
 
 
 def test_a_closed_wire_says_so_on_both_ends() -> None:
     with wires() as (one, two):
         one.shutdown()
-        for call in (lambda: two.receive(wait=True), lambda: one.receive(wait=True)):
+        for end in (one, two):
             with pytest.raises(WireClosed):
-                call()
+                end.receive(wait=True)
         with pytest.raises(WireClosed):
             two.send([Abandon(1)])
 
 
 # -- the memory
 
-dtypes = st.sampled_from([np.dtype(name) for name in ("bool", "uint8", "int16", "float32", "float64", "int64")])
+dtypes = st.sampled_from(
+    [np.dtype(name) for name in ("bool", "uint8", "int16", "float32", "float64", "int64")]
+)
 shapes = st.lists(st.integers(0, 5) | st.just("N"), max_size=4).map(tuple)
 tensors = st.lists(st.tuples(shapes, dtypes), min_size=1, max_size=4)
 
@@ -181,7 +194,9 @@ def test_completions_are_told_in_the_order_of_starting(data: st.DataObject) -> N
     told: list[Frame] = []
     for frame in data.draw(st.permutations(started)):
         told += [each.frame for each in lineup.ready([Completion(frame, Fate.DONE)])]
-        assert all(_line(told, line) == _line(started, line)[: len(_line(told, line))] for line in map(_key, told))
+        assert all(
+            _line(told, line) == _line(started, line)[: len(_line(told, line))] for line in map(_key, told)
+        )
     assert len(told) == len(started)
 
 

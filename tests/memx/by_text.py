@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +55,11 @@ class Bench:
     def call(self, text: str) -> Any:
         """Carry out a call, given as text; or switch a fault on."""
         name = text.partition("(")[0]
-        if hasattr(self.library, f"memx_{name}"):
-            calls = {name: lambda *args: drive(getattr(self.library, f"memx_{name}")(*args))}
-        else:
-            calls = {name: getattr(self.library, name)}
+        calls = {name: getattr(self.library, name, None) or partial(self._drive, f"memx_{name}")}
         return eval(text, self.names | calls)
+
+    def _drive(self, name: str, *args: Any) -> Any:
+        return drive(getattr(self.library, name)(*args))
 
     def result(self, text: str) -> Any:
         try:

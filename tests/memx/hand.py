@@ -6,11 +6,9 @@ import math
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
-from repertory.transports.memx.parameters import SimulatedMx3
-from repertory.transports.memx.simulator import SimulatedLibmemx
 from repertory.transports.world import Channel, Condition, Driver, DriverLoop, Outbox, World
 
-__all__ = ["Forever", "HandWorld", "library_by_hand"]
+__all__ = ["Forever", "HandWorld"]
 
 T = TypeVar("T")
 
@@ -45,6 +43,7 @@ class HandCondition(Condition):
                 raise Forever
             assert moment > world.clock, "an event lies after the present"
             world.clock = moment
+            world.steps += 1
         return value
 
 
@@ -53,6 +52,7 @@ class HandWorld(World):
 
     Attributes:
         clock: seconds.
+        steps: how often a wait moved the clock.
         outside: asked at each step of a wait, whether to give up on it.
     """
 
@@ -60,6 +60,7 @@ class HandWorld(World):
 
     def __init__(self) -> None:
         self.clock = 100.0
+        self.steps = 0
         self.now = lambda: self.clock
         self.outside: Callable[[], bool] = lambda: False
 
@@ -84,9 +85,3 @@ class HandWorld(World):
 
     def _no(self) -> NoReturn:
         raise AssertionError("a simulator needs none of this")
-
-
-def library_by_hand(mx3: SimulatedMx3) -> tuple[SimulatedLibmemx, HandWorld]:
-    """Return a simulated library in a world of its own."""
-    world = HandWorld()
-    return SimulatedLibmemx(world, mx3), world

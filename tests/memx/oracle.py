@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 from repertory.transports.memx.answers import hash_answer
 from repertory.transports.memx.constants import Status
 
-__all__ = ["CRASH", "EARLY", "FOREVER", "Crash", "Oracle", "Refused", "Stuck"]
+__all__ = ["CRASH", "EARLY", "FOREVER", "Crash", "Oracle", "Refused", "Stuck", "lanes_of"]
+
+Table: TypeAlias = dict[str, Any]
 
 CRASH, FOREVER = "crash", "forever"
 EARLY = 1e-9
@@ -42,6 +44,11 @@ def crash(when: object) -> None:
         raise Crash
 
 
+def lanes_of(context: Table) -> list[Table]:
+    lanes: list[Table] = context["load"]["lanes"] if context["load"] else []
+    return lanes
+
+
 class Oracle:
     """Predicts; `now` is set by whoever drives it, and moved by calls that wait.
 
@@ -55,27 +62,27 @@ class Oracle:
     """
 
     def __init__(
-        self, files: dict[str, Any], *, compat: bool, depth: int, step: float, factor: float, now: float
+        self, files: Table, *, compat: bool, depth: int, step: float, factor: float, now: float
     ) -> None:
         self.files, self.compat, self.depth = files, compat, depth
         self.step, self.factor, self.now = step, factor, now
-        self.groups = [
+        self.groups: list[Table] = [
             {"locked": False, "configured": 4, "halves": 1, "halts": set(), "pace": 1.0}
             | {"resident": None, "weights": None, "spoiled": False}
             for _ in range(2)
         ]
-        self.contexts: dict[int, dict[str, Any]] = {}
+        self.contexts: dict[int, Table] = {}
         self.last: int | None = None
         self.downloaded = False
         self.failing = self.failing_weights = 0
 
     # -- device groups
 
-    def group(self, group_id: int) -> dict[str, Any]:
+    def group(self, group_id: int) -> Table:
         refuse(0 <= group_id < 2, Status.BAD_GROUP_ID)
         return self.groups[group_id]
 
-    def on(self, group: dict[str, Any]) -> list[dict[str, Any]]:
+    def on(self, group: Table) -> list[Table]:
         return [context for context in self.contexts.values() if context["group"] is group]
 
     def lock(self, group_id: int, *, wait: bool) -> None:
@@ -111,13 +118,13 @@ class Oracle:
         refuse("gone" not in group["halts"], Status.GENERIC_FAILURE)
         (group["halts"].add if enter else group["halts"].discard)("asleep")
 
-    def forget(self, group: dict[str, Any]) -> None:
+    def forget(self, group: Table) -> None:
         group["resident"] = group["weights"] = None
         group["spoiled"] = False
 
     # -- contexts
 
-    def context(self, model_id: int) -> dict[str, Any]:
+    def context(self, model_id: int) -> Table:
         refuse(0 <= model_id < 32, Status.BAD_MODEL_ID)
         refuse(model_id in self.contexts, Status.CONTEXT_NOT_OPEN)
         return self.contexts[model_id]
@@ -151,7 +158,7 @@ class Oracle:
             self.leave(context)
             del self.contexts[model_id]
 
-    def leave(self, context: dict[str, Any]) -> None:
+    def leave(self, context: Table) -> None:
         if context["load"] is not None and context["group"]["resident"] is context["load"]:
             self.forget(context["group"])
         context["unbound"] = context["unbound"] or context["load"] is not None
@@ -204,7 +211,7 @@ class Oracle:
             self.check_unfed(context)
         self.transfer(context, file, index, kind)
 
-    def transfer(self, context: dict[str, Any], file: str, index: int, kind: int) -> None:
+    def transfer(self, context: Table, file: str, index: int, kind: int) -> None:
         group, told = context["group"], self.files[file]
         spoils = bool(kind & 1) and self.failing_weights > 0
         fails = self.failing > 0 or (spoils and not self.compat)
@@ -227,9 +234,9 @@ class Oracle:
             self.load(context, file, index)
         self.downloaded = True
 
-    def load(self, context: dict[str, Any], file: str, index: int) -> None:
+    def load(self, context: Table, file: str, index: int) -> None:
         group, slots = context["group"], tuple(context["slots"])
-        lanes = [
+        lanes: list[Table] = [
             {
                 "net": net,
                 "slots": slots,
@@ -264,10 +271,15 @@ class Oracle:
             context["activity"] = "draining" if wait else "paused"
             self.settle(context)
         while wait and (self.stuck(context) or context["activity"] == "draining"):
-            event = min(map(self.next_event, self.contexts.values()))
+            event = min([*map(self.next_event, self.contexts.values()), *self.ready(context)])
             if event == math.inf:
                 raise Stuck
             self.advance(event)
+
+    def ready(self, context: Table) -> list[float]:
+        """Return when the oldest frames on the chips are done, even if they cannot leave then."""
+        lanes = [] if self.halted(context) else lanes_of(context)
+        return [done for lane in lanes if lane["pipe"] and (done := lane["pipe"][0][0]) > lane["at"] + EARLY]
 
     def size(self, model_id: int, flow: int, *, output: bool, unknown: Status) -> Any:
         refuse(0 <= model_id < 32, Status.BAD_ENGINE)
@@ -276,7 +288,7 @@ class Oracle:
         refuse(lane is not None, unknown)
         return lane
 
-    def flow(self, model_id: int, flow: int, timeout: int, *, output: bool, null: bool) -> Any:
+    def flow(self, model_id: int, flow: int, timeout: int, *, output: bool, null: bool) -> tuple[Table, Any]:
         context = self.context(model_id)
         refuse(context["load"] is None or 0 <= flow < 32, Status.BAD_FLOW_ID)
         lane = self.lane(context, flow, output=output)
@@ -332,11 +344,10 @@ class Oracle:
         if not output:
             lane["ins"][flow].append((frame, loan))
 
-    def lane(self, context: dict[str, Any], flow: int, *, output: bool) -> Any:
-        lanes = context["load"]["lanes"] if context["load"] else []
-        return next((lane for lane in lanes if flow in lane["outs" if output else "ins"]), None)
+    def lane(self, context: Table, flow: int, *, output: bool) -> Table | None:
+        return next((lane for lane in lanes_of(context) if flow in lane["outs" if output else "ins"]), None)
 
-    def answer(self, lane: dict[str, Any], flow: int) -> bytes | None:
+    def answer(self, lane: Table, flow: int) -> bytes | None:
         frames = lane["outs"][flow].pop(0)
         sizes = lane["net"]["outs"]
         if lane["spoiled"]:
@@ -345,7 +356,7 @@ class Oracle:
 
     # -- time
 
-    def wait(self, context: dict[str, Any], timeout: int, ready: Any) -> bool:
+    def wait(self, context: Table, timeout: int, ready: Any) -> bool:
         """Move the clock until it is so, at a look, or until the time-out."""
         begin = self.now
         deadline = begin + timeout / 1e3 * self.factor if timeout else math.inf
@@ -367,25 +378,25 @@ class Oracle:
         for context in self.contexts.values():
             while self.next_event(context) <= now + EARLY:
                 self.happen(context)
-            for lane in context["load"]["lanes"] if context["load"] else ():
+            for lane in lanes_of(context):
                 lane["at"] = now
             self.settle(context)
         self.now = now
 
-    def settle(self, context: dict[str, Any]) -> None:
-        lanes = context["load"]["lanes"] if context["load"] else []
+    def settle(self, context: Table) -> None:
+        lanes = lanes_of(context)
         moving = any(
             lane["pipe"] and (lane["pipe"][0][0] > lane["at"] + EARLY or self.room(lane)) for lane in lanes
         )
         if context["activity"] == "draining" and not moving and not self.stuck(context):
             context["activity"] = "paused"
 
-    def next_event(self, context: dict[str, Any]) -> float:
+    def next_event(self, context: Table) -> float:
         if context["load"] is None or self.halted(context):
             return math.inf
         return min(min(self.moments(context, lane)) for lane in context["load"]["lanes"])
 
-    def moments(self, context: dict[str, Any], lane: dict[str, Any]) -> tuple[float, float]:
+    def moments(self, context: Table, lane: Table) -> tuple[float, float]:
         """Return when a frame leaves the pipeline, and when one enters."""
         leave = enter = math.inf
         if context["activity"] != "paused" and lane["pipe"] and self.room(lane):
@@ -394,7 +405,7 @@ class Oracle:
             enter = max(lane["next"], lane["at"])
         return leave, enter
 
-    def happen(self, context: dict[str, Any]) -> None:
+    def happen(self, context: Table) -> None:
         lane = min(context["load"]["lanes"], key=lambda lane: min(self.moments(context, lane)))
         leave, enter = self.moments(context, lane)
         lane["at"] = moment = min(leave, enter)
@@ -408,41 +419,41 @@ class Oracle:
             lane["pipe"].append((moment + lane["net"]["latency"] * pace, frames))
             lane["next"] = moment + lane["net"]["interval"] * pace
 
-    def room(self, lane: dict[str, Any]) -> bool:
+    def room(self, lane: Table) -> bool:
         return all(
             len(ring) < lane["slots"][1] - 1 - lane["lent"][1, flow] for flow, ring in lane["outs"].items()
         )
 
     # -- what the vendor leaves undefined
 
-    def halted(self, context: dict[str, Any]) -> bool:
+    def halted(self, context: Table) -> bool:
         return context["aborted"] or bool(context["group"]["halts"])
 
-    def stuck(self, context: dict[str, Any]) -> bool:
+    def stuck(self, context: Table) -> bool:
         halts = context["group"]["halts"]
         return "hung" in halts or ("gone" in halts and context["activity"] != "paused" and self.fed(context))
 
-    def fed(self, context: dict[str, Any]) -> bool:
-        lanes = context["load"]["lanes"] if context["load"] else []
+    def fed(self, context: Table) -> bool:
+        lanes = lanes_of(context)
         return any(ring for lane in lanes for ring in lane["ins"].values())
 
-    def check_quiet(self, context: dict[str, Any]) -> None:
-        lanes = context["load"]["lanes"] if context["load"] and not self.halted(context) else []
+    def check_quiet(self, context: Table) -> None:
+        lanes = [] if self.halted(context) else lanes_of(context)
         crash(any(lane["pipe"] or any(lane["outs"].values()) for lane in lanes))
         crash(lanes and context["activity"] == "running" and self.fed(context))
 
-    def check_idle(self, group: dict[str, Any]) -> None:
+    def check_idle(self, group: Table) -> None:
         for context in self.on(group):
             self.check_quiet(context)
 
-    def check_disabled(self, contexts: Iterable[dict[str, Any]]) -> None:
+    def check_disabled(self, contexts: Iterable[Table]) -> None:
         for context in contexts:
             crash(context["load"] and context["activity"] != "paused" and not self.halted(context))
 
-    def check_unfed(self, context: dict[str, Any]) -> None:
+    def check_unfed(self, context: Table) -> None:
         crash(not self.halted(context) and self.fed(context))
 
-    def check_placed(self, context: dict[str, Any]) -> None:
+    def check_placed(self, context: Table) -> None:
         if self.halted(context):
             return
         crash(context["unbound"])

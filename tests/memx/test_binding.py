@@ -249,7 +249,7 @@ def test_buffers_are_lent_and_given_back(library: CtypesLibmemx, stub: Stub, flo
     enqueue = getattr(library, f"memx_enqueue_{flow}_buf")
     stub.answer(f"memx_dequeue_{flow}_buf", Status.OK, 3, 2)
     status, lent = drive(dequeue(1, 2, 50))
-    assert (status, lent.index, lent.data.shape) == (Status.OK, 2, (3,))
+    assert (status, lent.idx, lent.data.shape) == (Status.OK, 2, (3,))
     lent.data[:] = [1, 0, 254]
     stub.calls()
     assert drive(enqueue(1, 2, lent, 60)) == Status.OK

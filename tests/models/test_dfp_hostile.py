@@ -24,7 +24,7 @@ from .vendor import HEADER, file, port, small_twin
 
 FILES = 100_000
 MEMORY = 128 << 20
-SECONDS = 0.5
+SECONDS = 2.0
 """Of processor time, for one file."""
 
 HPOC = {"enabled": True, "shape": [24, 24, 1, 5], "channels": [1, 3]}
@@ -65,7 +65,7 @@ def claims(data: bytes) -> Iterator[bytes]:
 def bombs() -> Iterator[bytes]:
     """Dictionaries, lists and arrays within each other."""
     key = b"inport_info".ljust(64, b"\0")
-    for depth in range(1, 40):
+    for depth in (*range(1, 40), 5000):
         yield HEADER + (struct.pack("<I", 1) + key + b"\x01") * depth + struct.pack("<I", 0)
         for kind in (0x02, 0xA2):
             nested = struct.pack("<BI", kind, 1) * depth
@@ -145,7 +145,7 @@ LARGE: list[dict[str, Any]] = [
     {"inport_info": [port(mxa_shape=np.ones(1 << 20, np.uint8))]},
     {"inport_info": [port(mxa_shape=[1 << 30, 1 << 30, 1 << 30, 1 << 30])]},
     {"inport_info": [port(raw_shape={str(axis): 1 for axis in range(10_000)})]},
-    {"something": [[]] * 100_000},
+    {"something": [[]] * 50_000},
 ]
 
 

@@ -30,8 +30,8 @@ def main() -> None:
     try:
         anyio.run(Host(socket.socket(fileno=int(descriptor)), address).serve)
         status = 0
-    except BaseException:  # noqa: BLE001  (there is nobody above; the parent learns the status)
-        sys.excepthook(*sys.exc_info())
+    except BaseException as error:  # noqa: BLE001  (there is nobody above; the parent learns the status)
+        sys.excepthook(type(error), error, error.__traceback__)
     finally:
         os._exit(status)
 

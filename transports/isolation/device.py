@@ -6,28 +6,35 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replaced
-from typing import TypeAlias, TypeVar, final
-
-import anyio
+from typing import TypeAlias, final
 
 from repertory.models.errors import ArtifactError, DeviceError, DeviceHung, DeviceLost, RepertoryError
 from repertory.models.program import Artifact, Program
 from repertory.transports.device import Capabilities, Completed, Completion, Device, Fault, Health, Residency
 from repertory.transports.flight import Flight
 from repertory.transports.frame import Frame
-from repertory.transports.loop import Slot
 from repertory.transports.world import Driver, Outbox, World
 
-from .failures import as_device_error, unpack
+from .failures import as_device_error
 from .layout import Layout, slot_size
 from .lineup import Lineup
 from .link import Event, Link, Shipment
-from .messages import Answer, Bind, Bound, Close, Closed, Faulted, Open, Opened, Probe, Probed, Refused, Request
+from .messages import (
+    Answer,
+    Bind,
+    Bound,
+    Close,
+    Closed,
+    Faulted,
+    Open,
+    Opened,
+    Probe,
+    Probed,
+)
 from .process import Process
+from .requests import Requests
 
 __all__ = ["Bounds", "IsolatedDevice", "Prepare"]
-
-A = TypeVar("A", Opened, Bound, Probed, Closed)
 
 Prepare: TypeAlias = Callable[[Artifact, Mapping[str, float]], Program]
 """Reads a model file on the host, given the readings of the open device (none before it was opened)."""
@@ -49,16 +56,6 @@ class Bounds:
     open: float = 30.0
     bind: float = 35.0
     probe: float = 5.0
-
-
-@final
-class _Asked:
-    """A request on its way; `slot` is filled with the answer, or with what went wrong."""
-
-    def __init__(self, slot: Slot) -> None:
-        self.slot = slot
-        self.answer: Answer | None = None
-        self.error: RepertoryError | None = None
 
 
 @final
@@ -96,11 +93,10 @@ class IsolatedDevice(Device):
         self._layouts: dict[tuple[str, str], tuple[int, Layout]] = {}
         self._readings: Mapping[str, float] = {}
         self._shipped: set[str] = set()
-        self._asked: dict[int, _Asked] = {}
-        self._serial = 0
-        self._well = False  # the child answers
+        self._well = False  # the device is open, and the child answers
         self._process: Process | None = None
         self._link: Link
+        self._requests: Requests
         self._outbox: Outbox[Event]
         self._drivers: list[Driver] = []
         self.capabilities = Capabilities(family, simulated=False, window=1, residents=1)
@@ -108,9 +104,8 @@ class IsolatedDevice(Device):
     async def open(self, completed: Completed, fault: Fault) -> None:
         self._connect()
         level = logging.getLogger("repertory").getEffectiveLevel()
-        opened = await self._ask(
-            Open(self._next(), level), Opened, bound=self._bounds.open, what="open", shield=False
-        )
+        request = Open(self._requests.number(), level)
+        opened = await self._requests.ask(request, Opened, bound=self._bounds.open, shield=False)
         self._flight.open(completed, fault)
         self.capabilities = opened.capabilities
         self._readings = opened.readings
@@ -124,7 +119,7 @@ class IsolatedDevice(Device):
         gone = [each.key for each in evict]
         if program is None or not isinstance(program.image, Shipment):
             await self._bind(None, gone)
-            self._shipped -= set(gone)
+            self._forget(evict)
             if program is not None:
                 raise ArtifactError(f"{program.name} was prepared for another device than {self._name}")
             return None
@@ -146,7 +141,9 @@ class IsolatedDevice(Device):
 
     async def probe(self) -> Health:
         self._flight.check()
-        return (await self._ask(Probe(self._next()), Probed, bound=self._bounds.probe, what="probe")).health
+        request = Probe(self._requests.number())
+        probed = await self._requests.ask(request, Probed, bound=self._bounds.probe)
+        return probed.health
 
     async def close(self, *, bound: float) -> None:
         process, self._process = self._process, None
@@ -170,6 +167,9 @@ class IsolatedDevice(Device):
         self._process = process = Process(self._world, self._address, self._environment)
         self._outbox = self._world.outbox(self._deliver)
         self._link = Link(self._world, process, self._outbox, self._layouts, family=self._family)
+        self._requests = Requests(
+            self._world.loop, self._link.request, name=process.name, family=self._family, silent=self._hung
+        )
         name = f"repertory: isolated {self._name}"
         self._drivers = [
             self._world.spawn(self._link.write, name=f"{name} writer", on_exit=self._ended),
@@ -177,8 +177,8 @@ class IsolatedDevice(Device):
         ]
 
     async def _bind(self, program: str | None, evict: list[str]) -> Bound:
-        request = Bind(self._next(), program, evict)
-        bound = await self._ask(request, Bound, bound=self._bounds.bind, what="bind")
+        request = Bind(self._requests.number(), program, evict)
+        bound = await self._requests.ask(request, Bound, bound=self._bounds.bind)
         self._flight.check()  # it may have been closed or lost meanwhile
         return bound
 
@@ -189,12 +189,20 @@ class IsolatedDevice(Device):
             self._layouts[program.key, network.name] = index, layouts[index]
         self._link.reserve(self.capabilities.window, slot_size(layouts))
 
+    def _forget(self, programs: Sequence[Program]) -> None:
+        """The child has dropped programs, and must get their files again."""
+        for program in programs:
+            self._shipped.discard(program.key)
+            for network in program.networks:
+                self._layouts.pop((program.key, network.name), None)
+
     async def _closed_in_order(self, bound: float) -> bool:
         """Let the child close its device; at once False where it hangs, is gone, or is not open yet."""
         if not self._well:
             return False
+        request = Close(self._requests.number(), bound * 3 / 4)
         try:
-            await self._ask(Close(self._next(), bound * 3 / 4), Closed, bound=bound, what="close")
+            await self._requests.ask(request, Closed, bound=bound)
         except RepertoryError as error:
             _log.warning("%s was not closed in order: %s", self._name, error)
             return False
@@ -208,38 +216,6 @@ class IsolatedDevice(Device):
                 process.name,
                 process.pid,
             )
-
-    # -- requests
-
-    def _next(self) -> int:
-        self._serial += 1
-        return self._serial
-
-    async def _ask(
-        self, request: Request, kind: type[A], *, bound: float, what: str, shield: bool = True
-    ) -> A:
-        """Send a request and return its answer, within `bound` seconds.
-
-        Raises:
-            DeviceHung: there was none; the device is lost.
-            RepertoryError: what the request raised in the child, or what ended the child.
-        """
-        asked = self._asked[request.serial] = _Asked(self._world.loop.slot())
-        self._link.request(request)
-        try:
-            with anyio.move_on_after(bound, shield=shield):
-                await asked.slot
-        finally:
-            self._asked.pop(request.serial, None)
-        if asked.error is not None:
-            raise asked.error
-        if not isinstance(asked.answer, kind):
-            text = f"{what}: the process of {self._name} has not answered within {bound:g} s"
-            hung = DeviceHung(text, family=self._family, call=what)
-            self._well = False
-            self._lose(hung)
-            raise hung
-        return asked.answer
 
     # -- what comes back, on the event loop
 
@@ -266,34 +242,28 @@ class IsolatedDevice(Device):
         self._flight.lose(error)
 
     def _answer(self, answer: Answer) -> None:
-        self._well = True
+        self._well = self._well or isinstance(answer, Opened)
         if isinstance(answer, Closed):
             self._flight.close()  # all was told before, and the child's end is no fault
-        if isinstance(answer, Refused):
-            self._settle(answer.serial, error=unpack(answer.failure))
-        else:
-            self._settle(answer.serial, answer)
-
-    def _settle(self, serial: int, answer: Answer | None = None, error: RepertoryError | None = None) -> None:
-        """Wake whoever asked; the first call wins, and nobody may wait any more."""
-        asked = self._asked.pop(serial, None)
-        if asked is not None:
-            asked.answer, asked.error = answer, error
-            self._world.loop.fill(asked.slot)
+        self._requests.settle(answer)
 
     def _ended(self, error: BaseException | None) -> None:
         """A driver loop has ended: the child is gone."""
-        self._well = False
         self._outbox.flush()
+        self._well = False
         if error is not None:
             lost = error if isinstance(error, DeviceError) else _broken(error, self._family)
             self._lose(lost)
 
     def _lose(self, error: DeviceError) -> None:
         """The child is unusable: everybody who waits for it is told, and the owner once."""
-        for serial in list(self._asked):
-            self._settle(serial, error=error)
+        self._requests.fail(error)
         self._flight.lose(error)
+
+    def _hung(self, error: DeviceHung) -> None:
+        """The child does not answer."""
+        self._well = False
+        self._lose(error)
 
 
 def _broken(error: BaseException, family: str) -> DeviceError:

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias, final
 
 from repertory.models.errors import DeviceLost
 from repertory.models.program import Artifact, Program
+from repertory.models.spec import Array
 from repertory.transports.device import Completion
 from repertory.transports.frame import Fate, Frame
 from repertory.transports.world import Channel, ChannelClosed, Outbox, World
@@ -99,7 +100,7 @@ class Link:
         self._outbox = outbox
         self._layouts = layouts
         self._family = family
-        self._wire: Wire[ToChild, ToParent] = Wire(process.end, ToParent)
+        self._wire: Wire[ToChild, ToParent] = Wire(process.end, list[ToParent])
         self._orders: deque[Frame | Request | _Ship | _Grow | _Drop] = deque()
         self._bell: Channel[None] = world.channel()
         self._rung = False
@@ -243,7 +244,7 @@ class Link:
         if sent is None:
             return
         arena, frame = sent.arena, sent.frame
-        outputs = ()
+        outputs: tuple[Array, ...] = ()
         if done.fate is Fate.DONE:
             views = sent.layout.outputs.load(done.inline, arena.memory, sent.slot * arena.slot_size)
             outputs = tuple(view.copy() for view in views)

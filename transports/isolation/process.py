@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final, final
 
 from repertory.models.errors import ConfigError
@@ -93,8 +94,8 @@ class Process:
 
     def _start(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
         command = [interpreter(), "-P", "-m", _MODULE, str(theirs.fileno()), str(os.getpid()), self._address]
-        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-        return subprocess.Popen(
+        path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
+        return subprocess.Popen(  # noqa: S603  (no shell, and nothing in it but an address)
             command,
             stdin=subprocess.DEVNULL,
             stdout=2,  # libraries print there, and what this process prints may be read by a program

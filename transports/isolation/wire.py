@@ -36,14 +36,14 @@ class Wire(Generic[Out, In]):
 
     Args:
         end: owned from now on; blocking.
-        incoming: the type of a message that comes.
+        incoming: the type of a batch that comes: a list of messages.
     """
 
     def __init__(self, end: socket.socket, incoming: Any) -> None:
         self._files: deque[int] = deque()
         self._socket = end
         self._encoder = msgspec.msgpack.Encoder()
-        self._decoder: msgspec.msgpack.Decoder[list[In]] = msgspec.msgpack.Decoder(list[incoming])
+        self._decoder: msgspec.msgpack.Decoder[list[In]] = msgspec.msgpack.Decoder(incoming)
         self._buffer = bytearray()
 
     def fileno(self) -> int:

@@ -228,7 +228,7 @@ class CtypesLibmemx(Libmemx):
 
     def _enqueue(self, name: str, model_id: int, flow_id: int, fmap_buf: FmapBuffer, timeout: int) -> int:
         data = fmap_buf.data
-        lent = FmapBuf(data.nbytes, fmap_buf.index, _address(data))
+        lent = FmapBuf(data.nbytes, fmap_buf.idx, _address(data))
         return self._status(name, model_id, flow_id, byref(lent), timeout)
 
 

@@ -166,13 +166,14 @@ class Context:
 
     def next_event(self) -> float:
         """Return when a lane changes by itself, after the last `advance`."""
-        if self.halted:
+        if self.aborted or self.group.halts:
             return math.inf
         return min((lane.next_event(self.activity) for lane in self.lanes), default=math.inf)
 
     def stuck(self) -> bool:
         """Whether a transfer is tried that never ends."""
-        halts = self.group.halts
+        if not (halts := self.group.halts):
+            return False
         return Halt.HUNG in halts or (Halt.GONE in halts and self.enabled and self.fed())
 
     def fed(self) -> bool:

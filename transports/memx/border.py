@@ -33,6 +33,7 @@ class Bordered(Libmemx):
 
     Attributes:
         record: told of every call that returns, such as a list's `append`; or None.
+        process: the process that it lives in.
         faults: every `SimulatorFault` raised so far. A test asserts that there is none, for whoever drives
             the library may have caught it.
     """
@@ -41,17 +42,10 @@ class Bordered(Libmemx):
         self.exports = exports
         self.record = record
         self.faults: list[SimulatorFault] = []
-        self._process = os.getpid()
-
-    def enter(self) -> None:
-        """Notice a fork; at the beginning of every call."""
-        process = os.getpid()
-        if process != self._process:
-            self._process = process
-            self._forked()
+        self.process = os.getpid()
 
     @abstractmethod
-    def _forked(self) -> None:
+    def forked(self) -> None:
         """Called once in a process that was forked, before its first call."""
 
 
@@ -73,7 +67,9 @@ def _crossing(method: M, nothing: tuple[object, ...]) -> M:
     async def crossing(self: Bordered, *args: Any, **kwargs: Any) -> Any:
         if optional:
             self.require(name)
-        self.enter()
+        if os.getpid() != self.process:
+            self.process = os.getpid()
+            self.forked()
         try:
             result: Any = await method(self, *args, **kwargs)
         except StatusError as error:

@@ -43,6 +43,7 @@ class ContextTable:
 
     Attributes:
         locked: groups whose lock a device of this process has taken and not given back.
+        hung: groups with a call that never returned: nothing is to be called for them any more.
         weights: the file, by its digest, whose weights a group holds.
     """
 
@@ -50,6 +51,7 @@ class ContextTable:
 
     def __init__(self) -> None:
         self.locked: set[int] = set()
+        self.hung: set[int] = set()
         self.weights: dict[int, str] = {}
         self._guard = threading.Lock()
         self._free = list(range(CONTEXTS - 1, -1, -1))

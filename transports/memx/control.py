@@ -50,7 +50,12 @@ class Control:
         Raises:
             DeviceLost: there is no such group.
             DeviceBusy: somebody else holds its lock.
+            DeviceHung: a call of this process to it has not returned; only another process may try.
         """
+        if self._group in self._table.hung:
+            raise DeviceHung(
+                f"MX3 device group {self._group}: a call of this process to it has not returned", family="memx"
+            )
         status, count = await self._library.memx_operation_get_device_count()
         check(status, "memx_operation_get_device_count")
         if self._group >= count:
@@ -74,6 +79,7 @@ class Control:
             await self._configure(image.chips)
             await self._download(context, image)
             await self._verify(context, image)
+            self._table.weights[self._group] = image.file
             check(await self._library.memx_set_stream_enable(context.model_id, 0), "memx_set_stream_enable")
         except ArtifactError:
             await self._close(context)
@@ -105,37 +111,30 @@ class Control:
             self._table.locked.discard(self._group)
             await self._library.memx_unlock(self._group)
 
+    def hung(self) -> None:
+        """Note that a call has not returned, and that nobody waits for it any more."""
+        self._table.hung.add(self._group)
+
     # -- the lock ----------------------------------------------------------------------------------
 
     async def _lock(self) -> None:
         status = await self._library.memx_trylock(self._group)
-        if status != Status.OK:
+        ours = self._group in self._table.locked
+        if status != Status.OK and not ours:
             # libmemx 2.11.2 keeps its in-process mutex after a trylock that another process, or a lock
             # file that cannot be opened, made fail
             await self._library.memx_unlock(self._group)
         if status == Status.GROUP_IN_USE:
-            raise self._held(status)
-        check(status, "memx_trylock")
-        self._locked = True
-        self._table.locked.add(self._group)
-
-    def _held(self, status: int) -> DeviceError:
-        """Say who holds the lock: somebody else, or a call that hung when this process gave the device up."""
-        group, locked = self._group, self._table.locked
-        if group in locked:
-            locked.discard(group)
-            return DeviceHung(
-                f"MX3 device group {group}: a call of this process to it has not returned",
+            user = "another device of this process" if ours else "another user of libmemx"
+            raise DeviceBusy(
+                f"MX3 device group {self._group} is locked by {user}",
                 family="memx",
                 call="memx_trylock",
                 status=status,
             )
-        return DeviceBusy(
-            f"MX3 device group {group} is locked by another user of libmemx",
-            family="memx",
-            call="memx_trylock",
-            status=status,
-        )
+        check(status, "memx_trylock")
+        self._locked = True
+        self._table.locked.add(self._group)
 
     # -- contexts ----------------------------------------------------------------------------------
 
@@ -209,8 +208,7 @@ class Control:
 
     async def _download(self, context: Context, image: Loadable) -> None:
         """Bring weights and model, or the model alone where the weights of the same file are there."""
-        weights = self._table.weights
-        here = weights.pop(self._group, None) == image.file
+        here = self._table.weights.pop(self._group, None) == image.file
         kind = DownloadType.MODEL if here else DownloadType.WEIGHTS_AND_MODEL
         with self._table.downloading(context):
             status = await self._library.memx_download_model(
@@ -218,7 +216,6 @@ class Control:
             )
         check_file(status, "memx_download_model")
         await self._check_admin()
-        weights[self._group] = image.file
 
     async def _check_admin(self) -> None:
         """Ask for anything over the channel that weights take: that a load of them failed is not reported.

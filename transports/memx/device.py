@@ -100,7 +100,7 @@ class MemxDevice(Device):
         if self._lock is not None:
             self._lock.acquire()
         self._worker = Worker(world, family="memx", name=f"{name} control")
-        self._chips = await self._worker.call(self._control.open, bound=OPEN_BOUND, what="memx_trylock")
+        self._chips = await self._ask(self._worker, self._control.open, bound=OPEN_BOUND, what="memx_trylock")
         self._health = Health(well=True, readings={"chips": float(self._chips)})
         self._flight.open(completed, fault)
         self._outbox = world.outbox(self._flight.complete)
@@ -180,7 +180,7 @@ class MemxDevice(Device):
         if worker is None:
             return
         try:
-            await worker.call(self._control.close, bound=bound * 3 / 4, what="memx_close")
+            await self._ask(worker, self._control.close, bound=bound * 3 / 4, what="memx_close")
         except DeviceError as error:
             _log.warning("memx group %d was not closed in order: %s", self._group, error)
         await worker.close(bound=bound / 4)
@@ -191,12 +191,22 @@ class MemxDevice(Device):
         if self._worker is None:
             raise DeviceLost("the device is being closed", family="memx")
         try:
-            result = await self._worker.call(job, bound=bound or self._bind_bound, what=what)
+            result = await self._ask(self._worker, job, bound=bound or self._bind_bound, what=what)
         except (DeviceHung, DeviceLost) as error:
             self._flight.lose(error)
             raise
         self._flight.check()  # it may have been closed meanwhile
         return result
+
+    async def _ask(
+        self, worker: Worker, job: Callable[[], Coroutine[Any, Any, T]], *, bound: float, what: str
+    ) -> T:
+        """Run a job in the control thread; one that hangs keeps this process off the group for good."""
+        try:
+            return await worker.call(job, bound=bound, what=what)
+        except DeviceHung:
+            self._control.hung()
+            raise
 
     def _ended(self, error: BaseException | None) -> None:
         if error is None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar, final
 
 from .lane import Inference
@@ -25,6 +24,8 @@ T = TypeVar("T")
 class Ferry:
     """Takes frames across, waiting as the library does.
 
+    A caller's wait is the condition's own, with no coroutine between: each would cost at every wake-up.
+
     Twins compute in the caller that reads the output, while nothing is held.
 
     Args:
@@ -38,47 +39,44 @@ class Ferry:
         self._now = now
         self._patience = patience
 
-    async def push(self, flow: Flow, frame: bytes, timeout_ms: int) -> bool:
-        """Put a frame into an input queue; False where it stayed full."""
-        return bool(await self._wait(lambda: self._pushed(flow, frame), flow, self._deadline(timeout_ms)))
+    def push(self, flow: Flow, frame: bytes, timeout_ms: int) -> Awaitable[bool | None]:
+        """Put a frame into an input queue; false where it stayed full."""
+        return self._wait(lambda: self._pushed(flow, frame), flow, self._seconds(timeout_ms))
 
-    async def take(self, flow: Flow, timeout_ms: int) -> bytes | None:
+    def take(self, flow: Flow, timeout_ms: int) -> Awaitable[bytes | None]:
         """Take the oldest frame of an output queue; None where none came."""
-        return await self._take(flow, self._deadline(timeout_ms), lambda frame: frame)
+        return self._take(flow, timeout_ms, lambda: self._taken(flow))
 
-    async def lend_empty(self, flow: Flow, timeout_ms: int) -> FmapBuffer | None:
+    def lend_empty(self, flow: Flow, timeout_ms: int) -> Awaitable[FmapBuffer | None]:
         """Lend a buffer of an input queue; None where none became free."""
-        return await self._wait(lambda: flow.lend_empty(self._now()), flow, self._deadline(timeout_ms))
+        return self._wait(lambda: flow.lend_empty(self._now()), flow, self._seconds(timeout_ms))
 
-    async def lend_full(self, flow: Flow, timeout_ms: int) -> FmapBuffer | None:
+    def lend_full(self, flow: Flow, timeout_ms: int) -> Awaitable[FmapBuffer | None]:
         """Lend a buffer with the oldest frame of an output queue; None where none came."""
-        return await self._take(flow, self._deadline(timeout_ms), flow.lend_full, room=True)
+        return self._take(flow, timeout_ms, lambda: self._lent(flow))
 
-    def _deadline(self, timeout_ms: int) -> float:
-        return self._now() + timeout_ms / 1e3 * self._patience if timeout_ms else math.inf
+    def _seconds(self, timeout_ms: int) -> float | None:
+        return timeout_ms / 1e3 * self._patience or None
 
-    async def _wait(self, ready: Callable[[], T | None], flow: Flow, deadline: float) -> T | None:
-        timeout = None if deadline == math.inf else max(deadline - self._now(), 0.0)
+    def _wait(self, ready: Callable[[], T | None], flow: Flow, seconds: float | None) -> Awaitable[T | None]:
         if self._patience == 1:
-            return await self._condition.wait(ready, timeout=timeout, next_event=flow.next_event)
+            return self._condition.wait(ready, timeout=seconds, next_event=flow.next_event)
         polls = Polls(self._now, POLL * self._patience)
-        return await self._condition.wait(
-            polls.gate(ready), timeout=timeout, next_event=polls.delay(flow.next_event)
+        return self._condition.wait(
+            polls.gate(ready), timeout=seconds, next_event=polls.delay(flow.next_event)
         )
 
-    async def _take(
-        self, flow: Flow, deadline: float, land: Callable[[bytes], T], *, room: bool = False
-    ) -> T | None:
-        """Let `land` have the oldest frame, once there is one; with `room`, a free buffer too."""
-
-        def ready() -> T | Inference | None:
-            return None if room and not flow.buffers.any else self._taken(flow, land)
-
+    async def _take(self, flow: Flow, timeout_ms: int, ready: Callable[[], T | Inference | None]) -> T | None:
+        """Wait for `ready`, and compute whatever frames it finds without an answer."""
+        begin, seconds = self._now(), self._seconds(timeout_ms)
+        rest = seconds
         while True:
-            found: T | Inference | None = await self._wait(ready, flow, deadline)
+            found: T | Inference | None = await self._wait(ready, flow, rest)
             if not isinstance(found, Inference):
                 return found
             self._compute(found)
+            if seconds is not None:
+                rest = max(begin + seconds - self._now(), 0.0)
 
     def _pushed(self, flow: Flow, frame: bytes) -> bool:
         pushed = flow.push(frame, self._now())
@@ -86,13 +84,16 @@ class Ferry:
             self._condition.notify()
         return pushed
 
-    def _taken(self, flow: Flow, land: Callable[[bytes], T]) -> T | Inference | None:
+    def _taken(self, flow: Flow) -> bytes | Inference | None:
         frame = flow.take(self._now())
         if frame is None or frame.outputs is None:
             return frame
-        landed = land(frame.outputs[flow.port.number])
         self._condition.notify()
-        return landed
+        return frame.outputs[flow.port.number]
+
+    def _lent(self, flow: Flow) -> FmapBuffer | Inference | None:
+        found = self._taken(flow) if flow.buffers.any else None
+        return flow.lend_full(found) if isinstance(found, bytes) else found
 
     def _compute(self, frame: Inference) -> None:
         """Outside the condition: the frame was claimed, so nobody else computes it."""

@@ -75,7 +75,7 @@ class Flow:
             check_placed(self.context, "memx_enqueue_ifmap_buf")
         self.context.advance(now)
         ring = self.lane.inputs[self.port.number]
-        self.buffers.queue(buffer.index, ring.popped + len(ring))
+        self.buffers.queue(buffer.idx, ring.popped + len(ring))
         self.lane.give(self.port.number, buffer.data.tobytes())
 
     def lend_full(self, frame: bytes) -> FmapBuffer:
@@ -90,7 +90,7 @@ class Flow:
         """Take back a buffer that was read."""
         self.buffers.take_back(buffer)
         self.context.advance(now)
-        self.buffers.free(buffer.index)
+        self.buffers.free(buffer.idx)
         self.lane.narrow(self.port.number, -1)
 
     @property
@@ -100,11 +100,10 @@ class Flow:
 
     def next_event(self) -> float:
         """Return when a `push` or `take` that came to nothing is worth another try, with nobody's help."""
-        if self.context.load is not self.load or self.context.halted:
+        context = self.context
+        if context.load is not self.load or context.aborted or context.group.halts:
             return math.inf
-        if self.output:
-            return self.lane.next_output(self.context.activity)
-        return self.context.next_event()
+        return self.lane.next_output(context.activity) if self.output else context.next_event()
 
     def _stale(self) -> bool:
         if self.context.closed:

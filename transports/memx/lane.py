@@ -171,7 +171,7 @@ class Lane:
     def _leaves_at(self, activity: Activity) -> float:
         if activity is Activity.PAUSED or not self.pipeline or not self._room_outside():
             return math.inf
-        return max(self._done(), self._clock)
+        return max(self.pipeline[0].done, self._next_exit, self._clock)
 
     def _enters_at(self, activity: Activity) -> float:
         if activity is not Activity.RUNNING or len(self.pipeline) >= self._depth:

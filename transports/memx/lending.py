@@ -48,9 +48,9 @@ class Buffers:
         Raises:
             StatusError: this is no buffer of the flow that is on loan.
         """
-        if self._lent.get(buffer.index) is not buffer.data:
+        if self._lent.get(buffer.idx) is not buffer.data:
             raise StatusError(Status.BAD_ENGINE)
-        del self._lent[buffer.index]
+        del self._lent[buffer.idx]
 
     def free(self, index: int) -> None:
         """Note that nothing lies in a buffer."""

@@ -50,11 +50,11 @@ class FmapBuffer(NamedTuple):
     """A frame buffer that belongs to the library, on loan from a dequeue until its enqueue.
 
     Attributes:
-        index: its place in the flow's ring.
+        idx: its place in the flow's ring.
         data: its memory, writable; valid while it is on loan.
     """
 
-    index: int
+    idx: int
     data: Bytes
 
 

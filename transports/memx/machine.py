@@ -50,7 +50,7 @@ class Machine(Bordered):
         self._condition = self._world.condition()
         self._ferry = Ferry(self._condition, self._now, self._core.mx3.patience)
 
-    def _forked(self) -> None:
+    def forked(self) -> None:
         """Let nothing move, and wait for nothing that a lost thread may have held."""
         self._guard()
         for group in self._core.groups:

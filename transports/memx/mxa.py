@@ -141,30 +141,35 @@ class Mxa:
 
     def stream_ifmap(self, model_id: int, flow_id: int, ifmap: Array | None, timeout: int = 0) -> int:
         """Put a frame into an input flow's queue, waiting `timeout` ms while it is full; 0 is for ever."""
-        context, flow, library = _u8(model_id), _u8(flow_id), self._library
-        port, frame = self._contexts.port(context, flow, output=False), None
-        if port is not None and ifmap is not None:
-            if not fits(ifmap, port):
-                return int(Status.BAD_ARGUMENT)
-            frame = written(ifmap, port)
-        return _in_slices(
-            lambda wait: library.memx_stream_ifmap(context, flow, frame, wait), timeout, Status.INPUT_TIMEOUT
-        )
+        context, flow = _u8(model_id), _u8(flow_id)
+        port = self._contexts.port(context, flow, output=False)
+        if port is None or ifmap is None:
+            return self._write(context, flow, None, timeout)
+        if not fits(ifmap, port):
+            return int(Status.BAD_ARGUMENT)
+        return self._write(context, flow, written(ifmap, port), timeout)
 
     def stream_ofmap(self, model_id: int, flow_id: int, ofmap: Array | None, timeout: int = 0) -> int:
         """Take an output flow's oldest frame into `ofmap`, waiting `timeout` ms for one; 0 is for ever."""
-        context, flow, library = _u8(model_id), _u8(flow_id), self._library
-        port, frame = self._contexts.port(context, flow, output=True), None
-        if port is not None and ofmap is not None:
-            if not fits(ofmap, port) or not ofmap.flags.writeable:
-                return int(Status.BAD_ARGUMENT)
-            frame = np.empty(port.nbytes, np.uint8)
-        status = _in_slices(
-            lambda wait: library.memx_stream_ofmap(context, flow, frame, wait), timeout, Status.OUTPUT_TIMEOUT
-        )
-        if status == Status.OK and port is not None and frame is not None and ofmap is not None:
+        context, flow = _u8(model_id), _u8(flow_id)
+        port = self._contexts.port(context, flow, output=True)
+        if port is None or ofmap is None:
+            return self._read(context, flow, None, timeout)
+        if not fits(ofmap, port) or not ofmap.flags.writeable:
+            return int(Status.BAD_ARGUMENT)
+        frame = np.empty(port.nbytes, np.uint8)
+        status = self._read(context, flow, frame, timeout)
+        if status == Status.OK:
             read(frame, port, ofmap)
         return status
+
+    def _write(self, model_id: int, flow_id: int, frame: Array | None, timeout: int) -> int:
+        call = self._library.memx_stream_ifmap
+        return _in_slices(lambda wait: call(model_id, flow_id, frame, wait), timeout, Status.INPUT_TIMEOUT)
+
+    def _read(self, model_id: int, flow_id: int, frame: Array | None, timeout: int) -> int:
+        call = self._library.memx_stream_ofmap
+        return _in_slices(lambda wait: call(model_id, flow_id, frame, wait), timeout, Status.OUTPUT_TIMEOUT)
 
     @property
     def _library(self) -> Libmemx:
@@ -204,9 +209,8 @@ def _library(text: str | None) -> Libmemx:
         case "memx":
             return CtypesLibmemx(address.options(_Card).library)
         case "sim+memx":
-            return SimulatedLibmemx(
-                RealWorld(), machine(address)
-            )  # entered by nobody: there is no event loop
+            world = RealWorld()  # not entered: a simulator needs its clock, and no event loop
+            return SimulatedLibmemx(world, machine(address))
         case scheme:
             raise ConfigError(f"{address.text}: mxa runs on memx:// or sim+memx://, not on {scheme}://")
 

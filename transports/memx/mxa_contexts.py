@@ -18,6 +18,7 @@ from .library import FlowSize, Libmemx
 __all__ = ["OpenContexts", "SetQueueSize"]
 
 SetQueueSize: TypeAlias = Callable[[int, int], Coroutine[Any, Any, int]]
+"""`memx_set_ifmap_queue_size` or `memx_set_ofmap_queue_size` of a library."""
 
 
 @final

@@ -30,30 +30,38 @@ class Polls:
         self._now = now
         self._step = step
         self._begin = self._next = now()
-        self._missed = False
+        self._told = False
 
     def gate(self, ready: Callable[[], T]) -> Callable[[], T | None]:
         """Let `ready` be asked at a look only; before it the answer is None."""
 
         def look() -> T | None:
             now = self._now()
-            if now < self._next - _SLACK * self._step:
-                self._missed = True  # somebody told of a change
+            if now < self._next - _SLACK * self._step:  # somebody told of a change
+                self._next = min(self._next, self._look_at(now))
+                self._told = True
                 return None
-            self._next = self._begin + (math.floor(self._steps(now) + _SLACK) + 1) * self._step
-            self._missed = False
+            self._told = False
             return ready()
 
         return look
 
     def delay(self, next_event: Callable[[], float]) -> Callable[[], float]:
         """Put what `next_event` tells off to the look that sees it."""
-        return lambda: self._next if self._missed else self._look_after(next_event())
 
-    def _look_after(self, event: float) -> float:
+        def next_look() -> float:
+            if not self._told:
+                self._next = self._look_at(next_event())
+            return self._next
+
+        return next_look
+
+    def _look_at(self, event: float) -> float:
+        """Return when something is seen, after the present."""
         if event == math.inf:
             return event
-        return max(self._next, self._begin + math.ceil(self._steps(event) - _SLACK) * self._step)
+        looks = max(math.ceil(self._steps(event) - _SLACK), math.floor(self._steps(self._now()) + _SLACK) + 1)
+        return self._begin + looks * self._step
 
     def _steps(self, moment: float) -> float:
         return (moment - self._begin) / self._step

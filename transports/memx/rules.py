@@ -40,11 +40,9 @@ class StatusError(Exception):
 
 def check_quiet(context: Context, call: str) -> None:
     """A context is freed or bound anew only with none of its frames in flight."""
-    if context.halted:
-        return
-    if context.in_flight():
+    if context.in_flight() and not context.halted:
         raise SimulatorFault(f"{call}: {_name(context)} has a transfer in flight")
-    if context.group.loading is context:
+    if context.group.loading is context and not context.halted:
         raise SimulatorFault(f"{call}: a download for {_name(context)} is going on")
 
 
@@ -64,17 +62,15 @@ def check_disabled(contexts: Iterable[Context], call: str) -> None:
 
 def check_unfed(context: Context, call: str) -> None:
     """A context's queues are made anew only with nothing in them that was still to be sent."""
-    if not context.halted and context.fed():
+    if context.fed() and not context.halted:
         raise SimulatorFault(f"{call}: {_name(context)} would lose a frame in flight, in an input queue")
 
 
 def check_placed(context: Context, call: str) -> None:
     """A context runs only while its group holds its program, weights and model, whole."""
-    if context.halted:
-        return
-    if context.load is not None and context.group.loading is not None:
+    if context.load is not None and context.group.loading is not None and not context.halted:
         raise SimulatorFault(f"{call}: {_name(context)} would run during a download to its group")
-    if why := context.misplaced():
+    if (why := context.misplaced()) and not context.halted:
         raise SimulatorFault(f"{call}: {_name(context)} would compute garbage: it {why}")
 
 

@@ -67,8 +67,9 @@ class Streams:
         self._last_done = 0.0
 
     def give_up(self) -> None:
-        """Let both loops end instead of waiting on."""
+        """Let both loops end instead of waiting on; the reader too where the writer's call never returns."""
         self._transfer.given_up = True
+        self._to_read.close()
 
     async def write(self) -> None:
         """The writer's driver loop."""

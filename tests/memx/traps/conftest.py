@@ -16,8 +16,9 @@ def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """Make the machine of `rig.meets`."""
     profile: ProfileName
     trap: Trap
-    options: dict[str, Any]
-    profile, trap, options = request.param
+    given: dict[str, Any]
+    profile, trap, given = request.param
     assert profile == "strict" or trap in PROFILES[profile].traps
     monkeypatch.setattr(SimulatedMx3, "traps", property(lambda mx3: PROFILES[mx3.profile].traps & trap))
-    return Machine(SimulatedMx3(**{"chips": CHIPS, "profile": profile, **options}))
+    options: dict[str, Any] = {"chips": CHIPS, **given}
+    return Machine(SimulatedMx3(profile=profile, **options))

@@ -22,6 +22,7 @@ from tests.memx.files import Net, dfp
 __all__ = [
     "CHIPS",
     "EVER",
+    "LATENCY",
     "WHOLE",
     "A",
     "B",
@@ -39,7 +40,10 @@ __all__ = [
     "write",
 ]
 
-A, B = Net("a", seed=1, outputs=1), Net("b", seed=2, outputs=1)
+LATENCY = 0.010
+"""Seconds that the networks here take, where a test has no others."""
+
+A, B = (Net(name, seed=seed, outputs=1, latency=LATENCY) for seed, name in enumerate("ab"))
 
 CHIPS = 2
 """Of the files and the groups here, where a test has no others."""
@@ -49,10 +53,12 @@ WHOLE = DownloadType.WEIGHTS_AND_MODEL | DownloadType.FROM_BUFFER
 EVER = 1e6
 """Virtual seconds after which a call that has not returned never does."""
 
+NONE = Trap(0)
+
 STREAM_CALLS = ("memx_stream_ifmap", "memx_stream_ofmap")
 
 
-def meets(trap: Trap = Trap(0), **options: Any) -> pytest.MarkDecorator:
+def meets(trap: Trap = NONE, **options: Any) -> pytest.MarkDecorator:
     """Run a test on a machine of each profile.
 
     Of what `compat-2.11` does against its documents it does `trap` alone: no other trap hides what the guard

@@ -17,7 +17,23 @@ from repertory.transports.virtual import VirtualWorld
 from tests.integration.support import Machine, image
 from tests.memx.files import Net
 
-from .rig import EVER, A, B, Watch, check, compat, content, loaded, meets, naked, prepared, read, right, trial
+from .rig import (
+    EVER,
+    LATENCY,
+    A,
+    B,
+    Watch,
+    check,
+    compat,
+    content,
+    loaded,
+    meets,
+    naked,
+    prepared,
+    read,
+    right,
+    trial,
+)
 
 pytestmark = pytest.mark.virtual
 
@@ -104,7 +120,9 @@ async def test_a_program_moves_to_another_group_with_its_context(
 
 
 @meets(Trap.FORGOTTEN_CALLER)
-async def test_nobody_reads_from_a_context_that_is_closed(machine: Machine, anyio_backend: object) -> None:
+async def test_nobody_reads_from_a_context_that_is_closed(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, anyio_backend: object
+) -> None:
     async with VirtualWorld() as world:
         library = naked(machine, world)
         await loaded(library, A)
@@ -115,19 +133,25 @@ async def test_nobody_reads_from_a_context_that_is_closed(machine: Machine, anyi
 
         device = trial(machine, world)
         program, _ = await device.open_bound()
+        monkeypatch.setattr(machine.library, "memx_stream_ifmap", _swallow)
         watch = Watch(machine.library, world.now)
         frames = device.frames(program, 3)
         device.start(*frames)
-        await anyio.sleep(0)
-        machine.library.hang(0)
+        await anyio.sleep(LATENCY)
+        assert watch.out == 1
         await device.device.close(bound=20)
         assert [device.landed[frame].fate for frame in frames] == [Fate.UNDONE] * 3
-        assert watch.took
         assert watch.out == 0
-        calls = len(machine.calls)
-        await anyio.sleep(10)
-        assert len(machine.calls) == calls
+        await anyio.sleep(1)
+    reads = [call.status for call in machine.calls if call.name == "memx_stream_ofmap"]
+    assert set(reads) == {Status.OUTPUT_TIMEOUT}
+    assert [call[0] for call in machine.named()][-2:] == ["memx_close", "memx_unlock"]
     assert machine.library.faults == []
+
+
+async def _swallow(*_: object) -> int:
+    """Take a frame whose output never comes."""
+    return Status.OK
 
 
 async def _reads_for_ever(library: SimulatedLibmemx) -> None:
