@@ -180,7 +180,7 @@ GOOD = {
         from typing import TYPE_CHECKING, Protocol, final
         if TYPE_CHECKING:
             from .spec import Spec
-        __all__ = ["LIMIT", "Base", "Colour", "Failure", "Leaf", "Seam", "Spec", "Told"]
+        __all__ = ["LIMIT", "Base", "Colour", "Failure", "Leaf", "Part", "Seam", "Spec", "Told"]
         LIMIT = 3
         '''Documented.'''
         T = "an undocumented constant is the module's own"
@@ -190,6 +190,8 @@ GOOD = {
         class Base(abc.ABC):
             @abc.abstractmethod
             def f(self): ...
+        class Part(Base):
+            '''It leaves `f` open.'''
         class Seam(Protocol[T]): ...
         class Colour(Enum): ...
         @final

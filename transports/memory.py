@@ -34,7 +34,13 @@ class InMemoryDevice(Device):
     """
 
     def __init__(
-        self, world: World, *, window: int = 4, residents: int = 1, bind_needs_idle: bool = True
+        self,
+        world: World,
+        *,
+        window: int = 4,
+        residents: int = 1,
+        bind_needs_idle: bool = True,
+        probe_needs_idle: bool = False,
     ) -> None:
         self._world = world
         self._flight = Flight("memory")
@@ -45,7 +51,7 @@ class InMemoryDevice(Device):
             window=window * residents,
             residents=residents,
             bind_needs_idle=bind_needs_idle,
-            probe_needs_idle=False,
+            probe_needs_idle=probe_needs_idle,
         )
         self._window = window
         self.holding = False

@@ -176,10 +176,11 @@ async def test_the_simulator_refuses_a_swap_under_a_frame(call: str, anyio_backe
 
 
 class Reckless(MemxDevice):  # type: ignore[misc]  # pyright: ignore[reportGeneralTypeIssues]
-    """Swaps without asking what is in flight."""
+    """Swaps without asking what is in flight, and without stopping what runs."""
 
     async def bind(self, program: Program | None, *, evict: Sequence[Program] = ()) -> Residency | None:
         assert program is not None
+        self._control._running = None  # pyright: ignore[reportPrivateUsage]
         self._streams.model_id = await self._call(lambda: self._control.swap(program), "memx_download_model")
         self._flight._seats.clear()  # pyright: ignore[reportPrivateUsage]
         return self._flight.settle_in(Residency(program, self._window))

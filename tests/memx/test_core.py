@@ -613,7 +613,17 @@ def test_a_pace_that_the_twin_tells_wins() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"groups": -1}, {"chips": 17}, {"depth": 0}, {"latency_ms": -1.0}, {"bandwidth_mbs": 0.0}]
+    "wrong",
+    [
+        {"groups": -1},
+        {"chips": 17},
+        {"depth": 0},
+        {"latency_ms": -1.0},
+        {"bandwidth_mbs": 0.0},
+        {"admin_ms": -1.0},
+        {"poll_factor": 0.5},
+        {"profile": "lax"},
+    ],
 )
 def test_parameters_that_no_device_has(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import select
+import signal
 from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
 from dataclasses import replace
@@ -272,9 +274,11 @@ def in_child(*calls: Callable[[], Coroutine[Any, Any, int]]) -> list[int]:
             os._exit(0)
     os.close(writer)
     with os.fdopen(reader) as told:
-        statuses = list(map(int, told.read().split()))
-    os.waitpid(child, 0)
-    return statuses
+        answered = bool(select.select([told], [], [], 10.0)[0])
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        assert answered, "the child hangs"
+        return list(map(int, told.read().split()))
 
 
 @pytest.mark.parametrize("held", [False, True], ids=["between calls", "during a call of another thread"])

@@ -11,8 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from repertory.models.errors import ConfigError
+from repertory.transports.address import Address
 from repertory.transports.memx.answers import hash_answer
+from repertory.transports.memx.connect import machine
 from repertory.transports.memx.constants import CHIP_GENERATION, DownloadType, Status
+from repertory.transports.memx.heat import Heat
 from repertory.transports.memx.parameters import SimulatedMx3
 from repertory.transports.memx.rules import SimulatorFault
 from repertory.transports.memx.simulator import Call, SimulatedLibmemx
@@ -385,3 +388,25 @@ def test_hashed_answers_are_finite_and_tell_networks_and_inputs_apart() -> None:
     assert hash_answer("a", [b"x"], [0, 7, 64]) == tuple(
         hash_answer("a", [b"x"], [64])[0][:n] for n in (0, 7, 64)
     )
+
+
+def test_an_address_describes_the_machine() -> None:
+    options = "profile=compat-2.11&poll_factor=9&zero_copy=false&admin_ms=2&lock_dir=/tmp&ambient_k=320"
+    found = machine(Address.parse(f"sim+memx://1?answers=hash&{options}"))
+    assert found == SimulatedMx3(
+        groups=2,
+        profile="compat-2.11",
+        poll_factor=9.0,
+        zero_copy=False,
+        admin_ms=2.0,
+        lock_dir="/tmp",
+        heat=Heat(ambient_k=320.0),
+        answers="hash",
+    )
+    assert machine(Address.parse("sim+memx://0?answers=hash")) == SimulatedMx3(answers="hash")
+
+
+@pytest.mark.parametrize("wrong", ["profile=lax", "poll_factor=0.5", "admin_ms=-1", "ambient_k=-1"])
+def test_parameters_that_an_address_may_not_have(wrong: str) -> None:
+    with pytest.raises(ConfigError):
+        machine(Address.parse(f"sim+memx://0?answers=hash&{wrong}"))

@@ -160,6 +160,7 @@ class Memory:
         window: int = 4,
         residents: int = 1,
         bind_needs_idle: bool = True,
+        probe_needs_idle: bool = False,
         holding: bool = False,
     ) -> None:
         self.__name__ = name
@@ -174,10 +175,15 @@ class Memory:
         self._window = window
         self._residents = residents
         self._bind_needs_idle = bind_needs_idle
+        self._probe_needs_idle = probe_needs_idle
 
     def __call__(self, world: World) -> Device:
         inner = InMemoryDevice(
-            world, window=self._window, residents=self._residents, bind_needs_idle=self._bind_needs_idle
+            world,
+            window=self._window,
+            residents=self._residents,
+            bind_needs_idle=self._bind_needs_idle,
+            probe_needs_idle=self._probe_needs_idle,
         )
         inner.holding = self.holding
         inner.refuse = self.refuse

@@ -179,7 +179,7 @@ async def test_more_orders_than_a_group_holds_end_in_an_error_of_ours() -> None:
 
 
 async def test_probe_waits_until_the_device_is_idle() -> None:
-    memory = Memory(holding=True)
+    memory = Memory(holding=True, probe_needs_idle=True)
     async with open_virtual(memory) as rt, anyio.create_task_group() as tasks:
         model = await rt.load(sketched("net"))
         request = Pending(model, 1)
@@ -197,6 +197,16 @@ async def test_probe_waits_until_the_device_is_idle() -> None:
         await anyio.sleep(SETTLED)
         assert health == [Health(well=True)]
         assert request.answered_by("net")
+
+
+async def test_probe_goes_beside_frames_where_the_device_allows_it() -> None:
+    memory = Memory(holding=True)
+    async with open_virtual(memory) as rt, anyio.create_task_group() as tasks:
+        request = Pending(await rt.load(sketched("net")), 1)
+        tasks.start_soon(request)
+        await anyio.sleep(SETTLED)
+        assert await rt.probe("memory") == Health(well=True)
+        memory.let_go()
 
 
 async def test_probe_of_a_group_that_is_dead_raises_its_error() -> None:

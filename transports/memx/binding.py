@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from ctypes import POINTER, byref, c_char_p, c_float, c_int32, c_uint8, c_uint32
 from functools import cache
 from typing import Any, Final, final
@@ -236,10 +237,24 @@ def _load(names: Sequence[str], log_level: int | None) -> ctypes.CDLL:
     key = tuple(names)
     with _loading:
         if key not in _loaded:
-            if log_level is not None:
-                os.environ[LOG_LEVEL] = str(log_level)
-            _loaded[key] = _first(names)
+            with _environment(LOG_LEVEL, log_level):
+                _loaded[key] = _first(names)
         return _loaded[key]
+
+
+@contextmanager
+def _environment(name: str, value: int | None) -> Generator[None]:
+    """Set a variable meanwhile; None leaves it as it is."""
+    before = os.environ.get(name)
+    if value is not None:
+        os.environ[name] = str(value)
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ[name] = before
+        elif value is not None:
+            del os.environ[name]
 
 
 def _first(names: Sequence[str]) -> ctypes.CDLL:
