@@ -275,3 +275,10 @@ async def test_no_process_runs_on_virtual_time(anyio_backend: object) -> None:
     async with VirtualWorld() as world:
         with pytest.raises(ConfigError, match="virtual time"):
             isolated("sim://", world, prepare=_prepare)
+
+
+async def test_what_is_known_before_the_child_runs(anyio_backend: object) -> None:
+    async with RealWorld() as world:
+        for address, family, simulated in (("sim+memx://0", "memx", True), ("memx://0", "memx", False)):
+            capabilities = isolated(address, world, prepare=_prepare)().capabilities
+            assert (capabilities.family, capabilities.simulated) == (family, simulated)

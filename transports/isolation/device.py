@@ -99,7 +99,9 @@ class IsolatedDevice(Device):
         self._requests: Requests
         self._outbox: Outbox[Event]
         self._drivers: list[Driver] = []
-        self.capabilities = Capabilities(family, simulated=False, window=1, residents=1)
+        self.capabilities = Capabilities(
+            family, simulated=address.startswith("sim+"), window=1, residents=1, probe_needs_idle=False
+        )
 
     async def open(self, completed: Completed, fault: Fault) -> None:
         self._connect()
