@@ -41,7 +41,7 @@ class Chart:
 
 @final
 class Vitals:
-    """Reads what is old when somebody asks, in a task of its own: nobody waits, and nobody asks, nobody reads.
+    """Reads what is old when somebody asks, in a task of its own; where nobody asks, nothing is read.
 
     Only devices that can be asked beside frames in flight are read in this way.
     """

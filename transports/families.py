@@ -23,7 +23,7 @@ _OPENERS = {
     "null": ".generic:null",
     "sim": ".generic:simulated",
     "sim+cpu": ".cpu.connect:simulated",
-    "sim+memx": ".memx.connect:simulated",
+    "sim+memx": ".memx.simulated:simulated",
 }
 
 

@@ -34,7 +34,7 @@ from repertory.runtime.model import Model
 from repertory.runtime.runtime import Runtime, open_runtime
 
 if TYPE_CHECKING:
-    from repertory.transports.memx.mxa import Mxa, mxa
+    from repertory.transports.memx.mxa.module import Mxa, mxa
 
 __all__ = [
     "ArtifactError",
@@ -72,6 +72,6 @@ def __getattr__(name: str) -> Mxa:
     """Import the vendor's module only for those who ask for it."""
     if name != "mxa":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from repertory.transports.memx.mxa import mxa  # noqa: PLC0415
+    from repertory.transports.memx.mxa.module import mxa  # noqa: PLC0415
 
     return mxa

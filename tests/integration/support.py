@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from repertory.transports.device import Device
 from repertory.transports.memx.device import MemxDevice
-from repertory.transports.memx.parameters import SimulatedMx3
-from repertory.transports.memx.simulator import Call, SimulatedLibmemx, Tamper
+from repertory.transports.memx.simulator.libmemx import Call, SimulatedLibmemx, Tamper
+from repertory.transports.memx.simulator.parameters import SimulatedMx3
 from repertory.transports.world import World
 from tests.memx.files import CHANNELS, HEIGHT, WIDTH, Net, onnx_net
 

@@ -9,7 +9,7 @@ from repertory.models.errors import ArtifactError
 from repertory.models.twin import VERSION, Twin, TwinNetwork
 from repertory.runtime.runtime import open_runtime
 from repertory.transports.memx.constants import CONTEXTS, Status
-from repertory.transports.memx.parameters import SimulatedMx3
+from repertory.transports.memx.simulator.parameters import SimulatedMx3
 from repertory.transports.virtual import VirtualWorld
 from tests.memx.files import Net, dfp
 

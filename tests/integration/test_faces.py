@@ -13,7 +13,7 @@ from repertory.runtime.demo.photos import network
 from repertory.runtime.model import Model
 from repertory.runtime.runtime import open_runtime
 from repertory.runtime.statistics import Statistics
-from repertory.transports.memx.parameters import SimulatedMx3
+from repertory.transports.memx.simulator.parameters import SimulatedMx3
 
 from .faces import FACES, SIDES, crops, faces, normalised
 from .support import Floats, Machine, direct

@@ -12,7 +12,7 @@ from anyio.lowlevel import checkpoint
 
 from repertory.runtime.runtime import Runtime, open_runtime
 from repertory.transports.memx.constants import Status
-from repertory.transports.memx.parameters import SimulatedMx3
+from repertory.transports.memx.simulator.parameters import SimulatedMx3
 from repertory.transports.real import RealWorld
 from repertory.transports.virtual import VirtualWorld
 from repertory.transports.wheel import Wheel

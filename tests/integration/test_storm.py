@@ -22,9 +22,9 @@ from repertory.runtime.model import Model
 from repertory.runtime.runtime import Runtime, open_runtime
 from repertory.transports.device import Device, Residency
 from repertory.transports.memx.device import BIND_BOUND, STALL, MemxDevice
-from repertory.transports.memx.parameters import SimulatedMx3
-from repertory.transports.memx.rules import SimulatorFault
-from repertory.transports.memx.simulator import SimulatedLibmemx
+from repertory.transports.memx.simulator.libmemx import SimulatedLibmemx
+from repertory.transports.memx.simulator.parameters import SimulatedMx3
+from repertory.transports.memx.simulator.rules import SimulatorFault
 from repertory.transports.real import RealWorld
 from repertory.transports.virtual import VirtualWorld
 from repertory.transports.world import World, drive

@@ -13,8 +13,8 @@ from repertory.models.errors import DeviceBusy
 from repertory.runtime.model import Model
 from repertory.runtime.runtime import open_runtime
 from repertory.transports.memx.constants import DownloadType, Status
-from repertory.transports.memx.parameters import SimulatedMx3
-from repertory.transports.memx.simulator import SimulatedLibmemx
+from repertory.transports.memx.simulator.libmemx import SimulatedLibmemx
+from repertory.transports.memx.simulator.parameters import SimulatedMx3
 from repertory.transports.virtual import VirtualWorld
 from repertory.transports.world import drive
 from tests.memx.files import Net, dfp

@@ -22,8 +22,8 @@ from pathlib import Path
 from repertory.models.errors import DeviceBusy
 from repertory.transports.memx.constants import Status
 from repertory.transports.memx.lock import GroupLock
-from repertory.transports.memx.parameters import SimulatedMx3
-from repertory.transports.memx.simulator import SimulatedLibmemx
+from repertory.transports.memx.simulator.libmemx import SimulatedLibmemx
+from repertory.transports.memx.simulator.parameters import SimulatedMx3
 from repertory.transports.real import RealWorld
 from repertory.transports.world import drive
 

@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from repertory.transports.memx.answers import hash_answer
 from repertory.transports.memx.constants import Status
+from repertory.transports.memx.simulator.answers import hash_answer
 
 __all__ = ["CRASH", "EARLY", "FOREVER", "Crash", "Oracle", "Refused", "Stuck", "lanes_of"]
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from repertory.transports.memx.constants import Status
 from repertory.transports.memx.library import FlowSize
-from repertory.transports.memx.mxa import Mxa
-from repertory.transports.memx.parameters import SimulatedMx3
-from repertory.transports.memx.profile import ProfileName
-from repertory.transports.memx.simulator import SimulatedLibmemx
+from repertory.transports.memx.mxa.module import Mxa
+from repertory.transports.memx.simulator.libmemx import SimulatedLibmemx
+from repertory.transports.memx.simulator.parameters import SimulatedMx3
+from repertory.transports.memx.simulator.profile import ProfileName
 from repertory.transports.real import RealWorld
 
 from .files import Net, dfp, infer

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from repertory.models.errors import ConfigError
-from repertory.transports.memx.admin import Admin
-from repertory.transports.memx.board import Halt
 from repertory.transports.memx.constants import DownloadType, Status
-from repertory.transports.memx.core import Core
-from repertory.transports.memx.downloads import Download, Downloads
-from repertory.transports.memx.flow import Flow
-from repertory.transports.memx.image import ChipPort, Image, Images
-from repertory.transports.memx.lane import Inference
-from repertory.transports.memx.parameters import SimulatedMx3
-from repertory.transports.memx.rules import SimulatorFault, StatusError
+from repertory.transports.memx.simulator.admin import Admin
+from repertory.transports.memx.simulator.board import Halt
+from repertory.transports.memx.simulator.core import Core
+from repertory.transports.memx.simulator.downloads import Download, Downloads
+from repertory.transports.memx.simulator.flow import Flow
+from repertory.transports.memx.simulator.image import ChipPort, Image, Images
+from repertory.transports.memx.simulator.lane import Inference
+from repertory.transports.memx.simulator.parameters import SimulatedMx3
+from repertory.transports.memx.simulator.rules import SimulatorFault, StatusError
 
 from .files import Net, dfp
 

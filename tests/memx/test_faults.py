@@ -18,9 +18,9 @@ import pytest
 from repertory.models.errors import ConfigError
 from repertory.transports.memx.constants import CHIP_GENERATION, Status
 from repertory.transports.memx.library import REQUIRED, FmapBuffer, Libmemx
-from repertory.transports.memx.parameters import SimulatedMx3
-from repertory.transports.memx.polls import POLL
-from repertory.transports.memx.simulator import SimulatedLibmemx
+from repertory.transports.memx.simulator.libmemx import SimulatedLibmemx
+from repertory.transports.memx.simulator.parameters import SimulatedMx3
+from repertory.transports.memx.simulator.polls import POLL
 from repertory.transports.real import RealWorld
 from repertory.transports.virtual import VirtualWorld
 from repertory.transports.world import drive

@@ -11,9 +11,9 @@ from repertory.actors.vitals import FRESH
 from repertory.runtime.runtime import Runtime, open_runtime
 from repertory.transports.device import Health
 from repertory.transports.memx.features import THROTTLE_K, HardwareInfo, feature_bytes, power_mw, utilisation
-from repertory.transports.memx.heat import Heat
-from repertory.transports.memx.parameters import SimulatedMx3
-from repertory.transports.memx.simulator import SimulatedLibmemx
+from repertory.transports.memx.simulator.heat import Heat
+from repertory.transports.memx.simulator.libmemx import SimulatedLibmemx
+from repertory.transports.memx.simulator.parameters import SimulatedMx3
 from repertory.transports.virtual import VirtualWorld
 from tests.integration.support import Machine, image
 

@@ -1,4 +1,4 @@
-"""A library that hangs in this process: a typed error at the bound, one thread left behind, all else goes on."""
+"""A library that hangs in this process: an error at the bound, one thread left behind, all else goes on."""
 
 from __future__ import annotations
 

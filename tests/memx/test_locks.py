@@ -14,8 +14,8 @@ from typing import IO, Any, TypeAlias
 import pytest
 
 from repertory.transports.memx.constants import Status
-from repertory.transports.memx.parameters import SimulatedMx3
-from repertory.transports.memx.simulator import SimulatedLibmemx
+from repertory.transports.memx.simulator.libmemx import SimulatedLibmemx
+from repertory.transports.memx.simulator.parameters import SimulatedMx3
 from repertory.transports.real import RealWorld
 from repertory.transports.world import drive
 

@@ -20,7 +20,7 @@ from repertory.models.port import Port
 from repertory.models.range_convert import RangeConvert
 from repertory.transports.memx.binding import CtypesLibmemx
 from repertory.transports.memx.constants import Status
-from repertory.transports.memx.mxa import ADDRESS, Mxa
+from repertory.transports.memx.mxa.module import ADDRESS, Mxa
 
 from .files import Net, dfp
 from .stub import Stub
@@ -402,7 +402,7 @@ def test_enable_does_not_wait_and_disable_does(mxa: Mxa, stub: Stub) -> None:
 def test_the_package_loads_it_for_those_who_ask(tmp_path: Path) -> None:
     code = (
         "import sys, repertory\n"
-        "assert 'repertory.transports.memx.mxa' not in sys.modules\n"
+        "assert 'repertory.transports.memx.mxa.module' not in sys.modules\n"
         "from repertory import mxa\n"
         "assert 'libmemx' not in open('/proc/self/maps').read()\n"
         "print(mxa.open(1, 2, 3))\n"

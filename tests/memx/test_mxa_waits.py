@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from repertory.transports.memx.constants import Status
-from repertory.transports.memx.mxa import ADDRESS, SLICE_MS, Mxa
-from repertory.transports.memx.profile import ProfileName
-from repertory.transports.memx.simulator import Call
+from repertory.transports.memx.mxa.module import ADDRESS, SLICE_MS, Mxa
+from repertory.transports.memx.simulator.libmemx import Call
+from repertory.transports.memx.simulator.profile import ProfileName
 
 from .files import Net
 from .page import PROFILES, frame, loaded, outputs, simulator, write_model

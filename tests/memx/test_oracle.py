@@ -12,9 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from repertory.transports.memx.constants import Status
 from repertory.transports.memx.library import FmapBuffer
-from repertory.transports.memx.parameters import SimulatedMx3
-from repertory.transports.memx.rules import SimulatorFault
-from repertory.transports.memx.simulator import SimulatedLibmemx
+from repertory.transports.memx.simulator.libmemx import SimulatedLibmemx
+from repertory.transports.memx.simulator.parameters import SimulatedMx3
+from repertory.transports.memx.simulator.rules import SimulatorFault
 from repertory.transports.world import drive
 
 from .files import Net, dfp

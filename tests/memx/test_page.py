@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from repertory.transports.memx.library import REQUIRED
-from repertory.transports.memx.mxa import Mxa
+from repertory.transports.memx.mxa.module import Mxa
 
 from . import test_page_c, test_page_python
 from .page import PROFILES, simulator

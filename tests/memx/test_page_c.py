@@ -10,7 +10,7 @@ import pytest
 from repertory.models.errors import ConfigError
 from repertory.transports.memx.constants import CHIP_GENERATION, DownloadType, Status
 from repertory.transports.memx.library import Libmemx
-from repertory.transports.memx.profile import ProfileName
+from repertory.transports.memx.simulator.profile import ProfileName
 from repertory.transports.world import drive
 
 from .files import Net

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from repertory.transports.memx.constants import Status
-from repertory.transports.memx.mxa import Mxa
-from repertory.transports.memx.simulator import SimulatedLibmemx
+from repertory.transports.memx.mxa.module import Mxa
+from repertory.transports.memx.simulator.libmemx import SimulatedLibmemx
 
 from .files import Net
 from .page import (

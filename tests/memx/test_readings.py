@@ -20,9 +20,9 @@ from repertory.transports.memx.features import (
     power_mw,
     utilisation,
 )
-from repertory.transports.memx.heat import Heat
-from repertory.transports.memx.parameters import SimulatedMx3
-from repertory.transports.memx.simulator import SimulatedLibmemx
+from repertory.transports.memx.simulator.heat import Heat
+from repertory.transports.memx.simulator.libmemx import SimulatedLibmemx
+from repertory.transports.memx.simulator.parameters import SimulatedMx3
 from repertory.transports.world import drive
 
 from .files import Net, dfp

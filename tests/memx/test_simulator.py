@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from repertory.models.errors import ConfigError
 from repertory.transports.address import Address
-from repertory.transports.memx.answers import hash_answer
-from repertory.transports.memx.connect import machine
 from repertory.transports.memx.constants import CHIP_GENERATION, DownloadType, Status
-from repertory.transports.memx.heat import Heat
-from repertory.transports.memx.parameters import SimulatedMx3
-from repertory.transports.memx.rules import SimulatorFault
-from repertory.transports.memx.simulator import Call, SimulatedLibmemx
+from repertory.transports.memx.simulated import machine
+from repertory.transports.memx.simulator.answers import hash_answer
+from repertory.transports.memx.simulator.heat import Heat
+from repertory.transports.memx.simulator.libmemx import Call, SimulatedLibmemx
+from repertory.transports.memx.simulator.parameters import SimulatedMx3
+from repertory.transports.memx.simulator.rules import SimulatorFault
 from repertory.transports.real import RealWorld
 from repertory.transports.virtual import VirtualWorld
 from repertory.transports.world import World

@@ -1,4 +1,4 @@
-"""Swaps and moves over the real binding: exactly the calls that the vendor's examples make, in their order."""
+"""Swaps and moves over the real binding: exactly the calls of the vendor's examples, in their order."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from repertory.models.pack import pack_memx
 from repertory.runtime.runtime import open_runtime
 from repertory.transports.device import Device
 from repertory.transports.memx.device import MemxDevice
-from repertory.transports.memx.parameters import SimulatedMx3
-from repertory.transports.memx.simulator import SimulatedLibmemx
+from repertory.transports.memx.simulator.libmemx import SimulatedLibmemx
+from repertory.transports.memx.simulator.parameters import SimulatedMx3
 from repertory.transports.virtual import VirtualWorld
 from repertory.transports.world import World
 from tests.integration.support import Floats, Machine, expected, image

@@ -13,8 +13,8 @@ from repertory.transports.conformance import Subject
 from repertory.transports.cpu.device import CpuDevice
 from repertory.transports.frame import Fate
 from repertory.transports.memx.device import MemxDevice
-from repertory.transports.memx.parameters import SimulatedMx3
-from repertory.transports.memx.simulator import SimulatedLibmemx
+from repertory.transports.memx.simulator.libmemx import SimulatedLibmemx
+from repertory.transports.memx.simulator.parameters import SimulatedMx3
 from repertory.transports.real import RealWorld
 from repertory.transports.trial import Trial
 from repertory.transports.virtual import VirtualWorld

@@ -54,7 +54,8 @@ class Control:
         """
         if self._group in self._table.hung:
             raise DeviceHung(
-                f"MX3 device group {self._group}: a call of this process to it has not returned", family="memx"
+                f"MX3 device group {self._group}: a call of this process to it has not returned",
+                family="memx",
             )
         status, count = await self._library.memx_operation_get_device_count()
         check(status, "memx_operation_get_device_count")

@@ -1,7 +1,7 @@
 """The lowest interface of the MX3 family: one method for each libmemx function that has a use here.
 
 Everything above sees libmemx through `Libmemx` and cannot tell the vendor's library (`binding.py`) from
-the simulated one (`simulator.py`). Names, arguments and their order are the vendor's.
+the simulated one (`simulator/`). Names, arguments and their order are the vendor's.
 
 Left out: `memx_download_firmware` (flashing is not the runtime's business), `memx_self_test` and
 `memx_devio_control` (the vendor publishes neither opcodes nor buffer sizes), and

@@ -38,8 +38,8 @@ def check_manager(folder: Path) -> None:
     """
     if manager_answers(folder):
         raise DeviceBusy(
-            f"the vendor's daemon mxa_manager serves the MX3 cards of this machine ({folder / _CONTROL}), and "
-            "direct use beside it crashes: stop it (sudo systemctl stop mxa-manager), or give force=true "
+            f"the vendor's daemon mxa_manager serves the MX3 cards of this machine ({folder / _CONTROL}); "
+            "both at once crash: stop it (sudo systemctl stop mxa-manager), or give force=true "
             "where it keeps off this group",
             family="memx",
         )

@@ -34,6 +34,7 @@ ZERO_COPY: Final = frozenset(
 )
 """What a library must export, whole, to lend its buffers; from version 2.10 on."""
 
+
 @final
 class GivenUp(Exception):
     """The streams were told to end instead of waiting on."""

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from repertory.transports.memx.parameters import SimulatedMx3
-from repertory.transports.memx.profile import PROFILES, ProfileName, Trap
+from repertory.transports.memx.simulator.parameters import SimulatedMx3
+from repertory.transports.memx.simulator.profile import PROFILES, ProfileName, Trap
 from tests.integration.support import Machine
 
 from .rig import CHIPS

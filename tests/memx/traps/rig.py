@@ -12,8 +12,8 @@ import pytest
 from repertory.models.program import Artifact, Program
 from repertory.transports.frame import Frame
 from repertory.transports.memx.constants import CHIP_GENERATION, DownloadType, Status
-from repertory.transports.memx.profile import PROFILES, Trap
-from repertory.transports.memx.simulator import SimulatedLibmemx
+from repertory.transports.memx.simulator.libmemx import SimulatedLibmemx
+from repertory.transports.memx.simulator.profile import PROFILES, Trap
 from repertory.transports.trial import Subject, Trial
 from repertory.transports.world import World
 from tests.integration.support import Machine, expected, image

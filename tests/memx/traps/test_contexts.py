@@ -10,9 +10,9 @@ from repertory.models.errors import DeviceError
 from repertory.runtime.runtime import open_runtime
 from repertory.transports.frame import Fate
 from repertory.transports.memx.constants import CHIP_GENERATION, CONTEXTS, Status
-from repertory.transports.memx.profile import Trap
-from repertory.transports.memx.rules import SimulatorFault
-from repertory.transports.memx.simulator import SimulatedLibmemx
+from repertory.transports.memx.simulator.libmemx import SimulatedLibmemx
+from repertory.transports.memx.simulator.profile import Trap
+from repertory.transports.memx.simulator.rules import SimulatorFault
 from repertory.transports.virtual import VirtualWorld
 from tests.integration.support import Machine, image
 from tests.memx.files import Net

@@ -12,9 +12,9 @@ from repertory.models.twin import VERSION, Twin, TwinNetwork
 from repertory.runtime.runtime import open_runtime
 from repertory.transports.memx.constants import CHIP_GENERATION, HALVES_CONFIG, Status
 from repertory.transports.memx.features import Operation
-from repertory.transports.memx.profile import Trap
-from repertory.transports.memx.rules import SimulatorFault
-from repertory.transports.memx.simulator import SimulatedLibmemx
+from repertory.transports.memx.simulator.libmemx import SimulatedLibmemx
+from repertory.transports.memx.simulator.profile import Trap
+from repertory.transports.memx.simulator.rules import SimulatorFault
 from repertory.transports.virtual import VirtualWorld
 from tests.integration.support import Machine, image
 from tests.memx.files import Net, dfp, onnx_net

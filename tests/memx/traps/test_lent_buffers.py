@@ -15,7 +15,7 @@ from repertory.models.pack import pack_memx
 from repertory.runtime.model import Model
 from repertory.runtime.runtime import open_runtime
 from repertory.transports.memx.constants import CHIP_GENERATION, Status
-from repertory.transports.memx.simulator import SimulatedLibmemx
+from repertory.transports.memx.simulator.libmemx import SimulatedLibmemx
 from repertory.transports.virtual import VirtualWorld
 from tests.integration.support import Machine, expected, image
 from tests.memx.files import onnx_net

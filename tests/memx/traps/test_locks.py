@@ -18,8 +18,8 @@ from repertory.transports.device import Device
 from repertory.transports.memx.constants import Status
 from repertory.transports.memx.device import MemxDevice
 from repertory.transports.memx.lock import GroupLock
-from repertory.transports.memx.profile import Trap
-from repertory.transports.memx.simulator import SimulatedLibmemx
+from repertory.transports.memx.simulator.libmemx import SimulatedLibmemx
+from repertory.transports.memx.simulator.profile import Trap
 from repertory.transports.virtual import VirtualWorld
 from repertory.transports.world import World
 from tests.integration.support import Machine

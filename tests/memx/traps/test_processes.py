@@ -25,8 +25,8 @@ import numpy as np
 from repertory.models.errors import RuntimeClosed
 from repertory.runtime.runtime import open_runtime
 from repertory.transports.memx.device import MemxDevice
-from repertory.transports.memx.parameters import SimulatedMx3
-from repertory.transports.memx.simulator import SimulatedLibmemx
+from repertory.transports.memx.simulator.parameters import SimulatedMx3
+from repertory.transports.memx.simulator.libmemx import SimulatedLibmemx
 
 IMAGE = np.ones((1, 3, 4, 6), np.float32)
 libraries = []

@@ -13,7 +13,7 @@ from repertory.runtime.runtime import open_runtime
 from repertory.transports.device import Device
 from repertory.transports.memx.constants import CHIP_GENERATION, Status
 from repertory.transports.memx.device import POLL, STALL, MemxDevice
-from repertory.transports.memx.simulator import SimulatedLibmemx
+from repertory.transports.memx.simulator.libmemx import SimulatedLibmemx
 from repertory.transports.virtual import VirtualWorld
 from repertory.transports.world import World
 from tests.integration.support import Machine, image

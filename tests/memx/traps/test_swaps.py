@@ -14,8 +14,8 @@ from repertory.runtime.model import Model
 from repertory.runtime.runtime import open_runtime
 from repertory.transports.memx.constants import CHIP_GENERATION, Status
 from repertory.transports.memx.device import BIND_BOUND
-from repertory.transports.memx.profile import Trap
-from repertory.transports.memx.simulator import SimulatedLibmemx
+from repertory.transports.memx.simulator.libmemx import SimulatedLibmemx
+from repertory.transports.memx.simulator.profile import Trap
 from repertory.transports.virtual import VirtualWorld
 from tests.integration.support import Machine, image
 from tests.memx.files import Net

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from .features import THROTTLE_K
+from repertory.transports.memx.features import THROTTLE_K
+
 from .heat import NOMINAL_MHZ, Heat
 
 __all__ = ["Chip", "Chips"]

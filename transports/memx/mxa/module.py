@@ -19,18 +19,18 @@ import numpy as np
 from repertory.models.errors import ConfigError
 from repertory.models.spec import Array
 from repertory.transports.address import Address
+from repertory.transports.memx.binding import CtypesLibmemx
+from repertory.transports.memx.constants import TIMEOUT_LIMIT_MS, DownloadType, Status
+from repertory.transports.memx.library import FlowSize, Libmemx
+from repertory.transports.memx.simulated import machine
+from repertory.transports.memx.simulator.libmemx import SimulatedLibmemx
 from repertory.transports.real import RealWorld
 from repertory.transports.world import drive
 
-from .binding import CtypesLibmemx
-from .connect import machine
-from .constants import TIMEOUT_LIMIT_MS, DownloadType, Status
-from .library import FlowSize, Libmemx
-from .mxa_contexts import OpenContexts
-from .mxa_files import verdict
-from .mxa_frames import fits, read, written
-from .mxa_locks import AdvisoryLocks
-from .simulator import SimulatedLibmemx
+from .contexts import OpenContexts
+from .files import verdict
+from .frames import fits, read, written
+from .locks import AdvisoryLocks
 
 __all__ = ["ADDRESS", "SLICE_MS", "Mxa", "mxa"]
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, final
 
+from repertory.transports.memx.constants import CONTEXTS, FLOWS, QUEUE_SIZES, TIMEOUT_LIMIT_MS, Status
+from repertory.transports.memx.features import PowerState
+
 from .board import Context, Group, Halt, Load
-from .constants import CONTEXTS, FLOWS, QUEUE_SIZES, TIMEOUT_LIMIT_MS, Status
-from .features import PowerState
 from .flow import Flow
 from .lane import Activity, Lane
 from .profile import Trap

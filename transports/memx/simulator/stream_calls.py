@@ -8,12 +8,12 @@ import numpy as np
 
 from repertory.models.formats import Bytes
 from repertory.models.spec import Array
+from repertory.transports.memx.constants import Status
+from repertory.transports.memx.library import FlowSize, FmapBuffer
 
 from .border import call, call_giving
-from .constants import Status
 from .flow import Flow
 from .image import ChipPort
-from .library import FlowSize, FmapBuffer
 from .machine import Machine
 from .rules import SimulatorFault
 

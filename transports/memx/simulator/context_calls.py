@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from repertory.models.formats import Bytes
+from repertory.transports.memx.constants import CHIP_GENERATION, DownloadType, Status
 
 from .border import call, call_giving
-from .constants import CHIP_GENERATION, DownloadType, Status
 from .machine import Machine
 from .profile import Trap
 from .rules import StatusError

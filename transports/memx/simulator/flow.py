@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 
-from .constants import Status
+from repertory.transports.memx.constants import Status
+
 from .rules import StatusError, check_placed
 
 if TYPE_CHECKING:
+    from repertory.transports.memx.library import FmapBuffer
+
     from .board import Context, Load
     from .image import ChipPort
     from .lane import Inference, Lane
     from .lending import Buffers
-    from .library import FmapBuffer
 
 __all__ = ["Flow"]
 

@@ -8,7 +8,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast, final
 
-from .library import REQUIRED, Libmemx
+from repertory.transports.memx.library import REQUIRED, Libmemx
+
 from .rules import SimulatorFault, StatusError
 
 __all__ = ["Bordered", "Call", "Record", "call", "call_giving"]

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from .chips import Chip
-from .constants import CHIP_GENERATION, Status
-from .features import (
+from repertory.transports.memx.constants import CHIP_GENERATION, Status
+from repertory.transports.memx.features import (
     ALL_CHIPS,
     FREQUENCIES_MHZ,
     VOLTAGES_MV,
@@ -18,6 +17,8 @@ from .features import (
     SetFeature,
     feature_bytes,
 )
+
+from .chips import Chip
 from .rules import StatusError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from enum import Flag, auto
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, final
 
-from .features import GetFeature, SetFeature
+from repertory.transports.memx.features import GetFeature, SetFeature
 
 __all__ = ["PROFILES", "Profile", "ProfileName", "Trap"]
 

@@ -8,8 +8,7 @@ from typing import Final
 
 from repertory.models.dfp import Dfp
 from repertory.models.errors import ArtifactError
-
-from .constants import Status
+from repertory.transports.memx.constants import Status
 
 __all__ = ["verdict"]
 

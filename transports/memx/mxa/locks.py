@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 from typing import Final, final
 
+from repertory.transports.memx.constants import Status
+from repertory.transports.memx.library import Libmemx
 from repertory.transports.world import drive
-
-from .constants import Status
-from .library import Libmemx
 
 __all__ = ["POLL", "AdvisoryLocks"]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, final
 
 from repertory.models.errors import ConfigError
+from repertory.transports.memx.constants import DownloadType
 
-from .constants import DownloadType
 from .heat import Heat
 from .profile import PROFILES, ProfileName, Trap
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, final
 
-from .constants import Status
+from repertory.transports.memx.constants import Status
 
 if TYPE_CHECKING:
     from .board import Context, Group

@@ -10,10 +10,10 @@ from .polls import POLL, Polls
 from .rules import SimulatorFault
 
 if TYPE_CHECKING:
+    from repertory.transports.memx.library import FmapBuffer
     from repertory.transports.world import Condition
 
     from .flow import Flow
-    from .library import FmapBuffer
 
 __all__ = ["Ferry"]
 

@@ -10,10 +10,9 @@ from typing import Any, TypeAlias, final
 from repertory.models.errors import ArtifactError
 from repertory.models.formats import PortFormat, Shape, convertible
 from repertory.models.port import Hpoc, Port, RangeConvert
+from repertory.transports.memx.constants import CHIP_GENERATION, DownloadType, Status
+from repertory.transports.memx.library import FlowSize, Libmemx
 from repertory.transports.world import drive
-
-from .constants import CHIP_GENERATION, DownloadType, Status
-from .library import FlowSize, Libmemx
 
 __all__ = ["OpenContexts", "SetQueueSize"]
 

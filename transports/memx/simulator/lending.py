@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from repertory.models.formats import Bytes
+from repertory.transports.memx.constants import Status
+from repertory.transports.memx.library import FmapBuffer
 
-from .constants import Status
-from .library import FmapBuffer
 from .rules import StatusError
 
 if TYPE_CHECKING:

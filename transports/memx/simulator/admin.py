@@ -5,9 +5,10 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, final
 
+from repertory.transports.memx.constants import GROUP_CONFIGS, HALVES_CONFIG, Status
+from repertory.transports.memx.features import GetFeature, Operation
+
 from .board import Group, Halt
-from .constants import GROUP_CONFIGS, HALVES_CONFIG, Status
-from .features import GetFeature, Operation
 from .profile import PROFILES
 from .readings import read, write
 from .rules import SimulatorFault, StatusError, check_disabled, check_idle

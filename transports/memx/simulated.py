@@ -12,11 +12,11 @@ from repertory.transports.families import Connect
 from repertory.transports.world import World
 
 from .device import MemxDevice
-from .heat import Heat
 from .isolate import Isolation, in_process
-from .parameters import SimulatedMx3
-from .profile import ProfileName
-from .simulator import SimulatedLibmemx
+from .simulator.heat import Heat
+from .simulator.libmemx import SimulatedLibmemx
+from .simulator.parameters import SimulatedMx3
+from .simulator.profile import ProfileName
 
 __all__ = ["SimulatedMemxOptions", "machine", "simulated"]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from repertory.transports.memx.constants import Status
+
 from .border import call, call_giving
-from .constants import Status
 from .machine import Machine
 from .rules import StatusError
 

@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
+from repertory.transports.memx.constants import DownloadType, Status
+
 from .board import Context, Group, Halt, Load
-from .constants import DownloadType, Status
 from .lane import Lane
 from .profile import Trap
 from .rules import SimulatorFault, StatusError, check_disabled, check_idle, check_unfed

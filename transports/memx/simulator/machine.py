@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from repertory.transports.memx.constants import Status
+from repertory.transports.memx.library import REQUIRED, Libmemx
+
 from .admin import Admin
 from .board import Halt
 from .border import Bordered, Record
-from .constants import Status
 from .core import Core
 from .downloads import Downloads
 from .ferry import Ferry
 from .image import Images
-from .library import REQUIRED, Libmemx
 from .locks import GroupLocks
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 from typing import final
 
-from .constants import Status
+from repertory.transports.memx.constants import Status
+
 from .parameters import SimulatedMx3
 from .profile import Trap
 from .rules import StatusError

@@ -10,9 +10,9 @@ from repertory.models.dfp import Dfp, DfpNetwork, Port
 from repertory.models.errors import ArtifactError
 from repertory.models.formats import Shape
 from repertory.models.port import RangeConvert
+from repertory.transports.memx.constants import Status
 
 from .answers import Answer, hash_answer, hash_answers, twin_answers
-from .constants import Status
 from .parameters import SimulatedMx3
 from .rules import StatusError
 

@@ -6,9 +6,10 @@ import math
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, final
 
+from repertory.transports.memx.constants import DEFAULT_QUEUE_SIZE
+from repertory.transports.memx.features import GetFeature
+
 from .chips import Chips
-from .constants import DEFAULT_QUEUE_SIZE
-from .features import GetFeature
 from .lane import Activity, Lane
 from .lending import Lending
 

@@ -1,0 +1,1 @@
+"""The vendor's Python module `mxa`, over the lowest interface."""
