@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar, Self, final
@@ -136,7 +136,7 @@ class ContextTable:
         return context.model_id in self._spoiled
 
     @contextmanager
-    def downloading(self, context: Context) -> Iterator[None]:
+    def downloading(self, context: Context) -> Generator[None]:
         """Note that a download goes on in this block; it counts, however it ends."""
         with self._guard:
             if not self._downloading:
