@@ -172,7 +172,7 @@ class ModelContext(Receiver[ContextOrder]):
         now = self._loop.now()
         if frame.deadline <= now:
             self.refused["deadline"] += 1
-            raise DeadlineUnreachable(f"{self.name}: the deadline passed {now - frame.deadline:.3f} s ago")
+            raise DeadlineUnreachable(f"{self.name}: the deadline passed {now - frame.deadline:.3g} s ago")
         nbytes = frame.nbytes
         backlog = self._backlog
         if backlog.count >= self.limits.queue or backlog.nbytes + nbytes > self.limits.queue_bytes:
@@ -226,9 +226,10 @@ class ModelContext(Receiver[ContextOrder]):
         too_large = nbytes > self.limits.queue_bytes
         if self.limits.overflow is not Overflow.DROP_OLDEST or too_large:
             self.refused["full"] += 1
+            waiting, limits = self._backlog, self.limits
             raise QueueFull(
-                f"{self.name}: {self._backlog.count} frames of {self._backlog.nbytes} bytes wait, one of"
-                f" {nbytes} came; the bounds are {self.limits.queue} and {self.limits.queue_bytes}"
+                f"{self.name}: {waiting.count} frames wait, {waiting.nbytes} bytes in all; one of {nbytes}"
+                f" bytes came; the bounds are {limits.queue} and {limits.queue_bytes}"
             )
         while self.full(nbytes) and (oldest := self._backlog.oldest()) is not None:
             oldest.settle(Outcome.SUPERSEDED, error=Superseded(f"{self.name}: a newer frame took its place"))

@@ -89,6 +89,8 @@ class Fleet:
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as stopping:
                 for station in self._stations.values():
+                    if not station.group.in_service:
+                        station.ref.kill()  # nothing is in flight there, and its device may never open
                     stopping.start_soon(station.supervisor.stop)
         await self._stack.aclose()
 

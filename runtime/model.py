@@ -13,7 +13,7 @@ from anyio.lowlevel import checkpoint
 
 from repertory.actors.context import ModelContext, Overflow
 from repertory.models.checks import is_a
-from repertory.models.errors import InvalidInput, QueueFull, RuntimeClosed
+from repertory.models.errors import DeadlineUnreachable, InvalidInput, QueueFull, RuntimeClosed
 from repertory.models.spec import Array, TensorSpec
 from repertory.transports.frame import Frame, Outcome
 from repertory.transports.loop import Loop
@@ -22,6 +22,9 @@ __all__ = ["PRIORITIES", "Model"]
 
 PRIORITIES = range(-128, 128)
 """Priorities that a request may have; larger is more urgent, 0 is the default."""
+
+_REAL = (int, float, np.integer, np.floating)
+_MOMENT = 0.1  # seconds; a scope whose deadline has passed is cancelled in the event loop's next steps
 
 
 @final
@@ -120,7 +123,12 @@ class Model:
         )
         if context.limits.overflow is Overflow.WAIT:
             await self._wait_for_room(frame.nbytes, own)
-        context.offer(frame, expires=own)
+        try:
+            context.offer(frame, expires=own)
+        except DeadlineUnreachable:
+            if caller < own:
+                await _leave_to_the_caller()
+            raise
         try:
             await slot
         finally:
@@ -135,7 +143,7 @@ class Model:
     async def _ended(self, frame: Frame, *, by_caller: bool) -> None:
         """Raise what a request ended in."""
         if frame.outcome is Outcome.EXPIRED and by_caller:
-            await checkpoint()  # the caller's own scope has expired, and ends in its own way
+            await _leave_to_the_caller()
         assert frame.error is not None, "every outcome but an answer has its error"
         raise frame.error
 
@@ -144,7 +152,7 @@ class Model:
         if timeout is None and deadline is None:
             timeout = self._timeout
         for name, value in (("timeout", timeout), ("deadline", deadline)):
-            if value is not None and (not is_a(value, int, float) or math.isnan(value)):
+            if value is not None and (not is_a(value, *_REAL) or math.isnan(value)):
                 raise self._invalid(f"{name} is not a number: {value!r}")
         moment = math.inf if deadline is None else deadline
         return moment if timeout is None else min(moment, self._loop.now() + timeout)
@@ -188,6 +196,12 @@ class Model:
 
     def __repr__(self) -> str:
         return f"<Model {self.name}>"
+
+
+async def _leave_to_the_caller() -> None:
+    """Let the caller's own scope, whose deadline has passed, end in its own way."""
+    with anyio.move_on_after(_MOMENT):
+        await anyio.sleep_forever()
 
 
 def _is_mapping(value: object) -> bool:

@@ -14,12 +14,13 @@ from typing import Self, TypeVar, final
 import anyio
 from anyio.abc import TaskGroup
 
+from repertory.actors.actor import ActorDied
 from repertory.actors.context import Limits, Retune
 from repertory.actors.orders import Probe
 from repertory.actors.policy import Policy
 from repertory.actors.supervisor import Supervisor
 from repertory.actors.vitals import Vitals
-from repertory.models.errors import ConfigError, RepertoryError, RuntimeClosed, again
+from repertory.models.errors import ConfigError, DeviceLost, RepertoryError, RuntimeClosed, again
 from repertory.transports.device import Health
 from repertory.transports.real import RealWorld
 from repertory.transports.wheel import Wheel
@@ -66,6 +67,7 @@ class Runtime:
         self._refusal: Callable[[], RepertoryError] | None = _not_open
         self._failure: Exception | None = None
         self._thread = 0
+        self._exited = False
         self._tasks: TaskGroup
         self._opened: anyio.Event
         self._leave: anyio.Event
@@ -96,6 +98,9 @@ class Runtime:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._exited:
+            return
+        self._exited = True
         self._leave.set()
         interrupted: BaseException | None = None
         with anyio.CancelScope(shield=True):
@@ -332,7 +337,10 @@ class Runtime:
         (station,) = self._fleet.named([group])
         if station.dead and isinstance(station.ref.error, RepertoryError):
             raise again(station.ref.error)
-        health: Health = await self._order(station.ref.ask(Probe()))
+        try:
+            health: Health = await self._order(station.ref.ask(Probe()))
+        except ActorDied as error:
+            raise DeviceLost(f"{group} went out of service for good", family="group") from error
         return health
 
 

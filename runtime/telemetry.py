@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import weakref
 from collections import deque
-from typing import Self, final
+from typing import Self, TypeAlias, final
 
 import anyio
 
@@ -28,6 +28,9 @@ EVENTS = 1024
 """Events that a subscriber may fall behind; older ones are dropped and counted."""
 
 _log = logging.getLogger("repertory.runtime")
+
+
+_Told: TypeAlias = tuple[float, tuple[str, str, str, int, str]]
 
 
 @final
@@ -87,7 +90,7 @@ class Telemetry(GroupObserver):
         self.wants_frames = spans > 0
         self._closed = False
         self._loop = loop
-        self._decisions: deque[tuple[float, str, Decision]] = deque(maxlen=DECISIONS)
+        self._decisions: deque[_Told] = deque(maxlen=DECISIONS)
         self._subscribers: weakref.WeakSet[Events] = weakref.WeakSet()
 
     def subscribe(self) -> Events:
@@ -112,16 +115,13 @@ class Telemetry(GroupObserver):
 
     def explain(self) -> list[Decided]:
         """Return the last decisions, oldest first."""
-        return [_decided(*entry) for entry in self._decisions]
+        return [Decided(time, *told) for time, told in self._decisions]
 
     def decided(self, group: DeviceGroup, decision: Decision, now: float) -> None:
-        if (
-            isinstance(decision, Bind)
-            and self._decisions
-            and self._decisions[-1][1:] == (group.name, decision)
-        ):
+        told = _told(group.name, decision)
+        if isinstance(decision, Bind) and self._decisions and self._decisions[-1][1] == told:
             return  # asked again after the drain, or by the group's own task: the same decision
-        self._decisions.append((now, group.name, decision))
+        self._decisions.append((now, told))
 
     def swapped(self, group: DeviceGroup, program: Program, began: float, ended: float) -> None:
         name = group.name
@@ -153,8 +153,10 @@ class Telemetry(GroupObserver):
             self.spans.setdefault(group, deque(maxlen=self._keep)).append(span)
 
 
-def _decided(time: float, group: str, decision: Decision) -> Decided:
-    kind = type(decision).__name__.lower()
-    entry = decision.entry if isinstance(decision, Grant | Bind) else None
-    frames = decision.frames if isinstance(decision, Grant) else 0
-    return Decided(time, group, kind, entry.context.name if entry else "", frames, decision.reason)
+def _told(group: str, decision: Decision) -> tuple[str, str, str, int, str]:
+    """Put a decision into words at once: it holds programs, and they whole files, which may be unloaded."""
+    if isinstance(decision, Grant):
+        return group, "grant", decision.entry.context.name, decision.frames, decision.reason
+    if isinstance(decision, Bind):
+        return group, "bind", decision.entry.context.name, 0, decision.reason
+    return group, "wait", "", 0, decision.reason

@@ -37,8 +37,10 @@ class Address:
         """Take an address apart.
 
         Raises:
-            ConfigError: it has no `scheme://`, or gives a parameter twice.
+            ConfigError: it has no `scheme://`, gives a parameter twice, or cannot be printed.
         """
+        if not text.isprintable():
+            raise ConfigError(f"{text!r} is no device address: it holds characters that cannot be printed")
         scheme, separator, rest = text.partition("://")
         if not separator or not scheme:
             raise ConfigError(
@@ -49,6 +51,8 @@ class Address:
             pairs = tuple(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
         except ValueError as error:
             raise ConfigError(f"{text}: {error}") from error
+        if any("\0" in value for _, value in pairs):
+            raise ConfigError(f"{text}: a parameter holds a NUL")
         if len({name for name, _ in pairs}) != len(pairs):
             raise ConfigError(f"{text}: a parameter is given twice")
         return cls(text, scheme, rest.partition("?")[0], pairs)

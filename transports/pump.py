@@ -97,6 +97,7 @@ class Worker:
             except Exception as error:  # noqa: BLE001  (raised again at the caller)
                 order.error = error
             self._outbox.put(order)
+            del order  # it may hold a whole file, and the next one may be long in coming
 
     def _answer(self, orders: list[_Order[Any]]) -> None:
         for order in orders:

@@ -137,20 +137,22 @@ class SimulatedDevice(Device):
         await self._clockwork.wait(lambda: self._closing, timeout=seconds, next_event=lambda: math.inf)
 
     async def _serve(self) -> None:
-        while True:
-            try:
-                frame = await self._frames.get()
-            except ChannelClosed:
-                return
-            if frame.outcome is not None:  # nobody waits: do not even begin
-                lost = DeviceLost("the frame was not run", family=self.capabilities.family)
-                self._outbox.put(Completion(frame, Fate.UNDONE, error=lost))
-                continue
-            service = self._service(frame.program, frame.network)
-            await self._pass(service)
-            if not self._closing:
-                answer = hash_answer(frame.network, frame.inputs)
-                self._outbox.put(Completion(frame, Fate.DONE, answer, busy=service))
+        try:
+            while True:
+                await self._run(await self._frames.get())  # no name keeps the last frame, and its file
+        except ChannelClosed:
+            return
+
+    async def _run(self, frame: Frame) -> None:
+        if frame.outcome is not None:  # nobody waits: do not even begin
+            lost = DeviceLost("the frame was not run", family=self.capabilities.family)
+            self._outbox.put(Completion(frame, Fate.UNDONE, error=lost))
+            return
+        service = self._service(frame.program, frame.network)
+        await self._pass(service)
+        if not self._closing:
+            answer = hash_answer(frame.network, frame.inputs)
+            self._outbox.put(Completion(frame, Fate.DONE, answer, busy=service))
 
     def _ended(self, error: BaseException | None) -> None:
         if error is not None:

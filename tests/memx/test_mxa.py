@@ -444,3 +444,20 @@ def test_a_simulator_is_never_chosen_silently(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("repertory.transports.memx.binding.LIBRARY_NAMES", ("/nowhere/libmemx.so",))
     with pytest.raises(ConfigError, match="no MemryX library"):
         Mxa().open(0, 0, 3)
+
+
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
+def test_an_array_of_a_subclass_is_an_array(tmp_path: Path) -> None:
+    path = tmp_path / "net.dfp"
+    path.write_bytes(dfp(Net(outputs=1)))
+    module = Mxa("sim+memx://0")
+    assert module.open(0, 0, 3) == 0
+    assert module.download(0, str(path), 0, module.download_type_wtmem_and_model) == 0
+    assert module.set_stream_enable(0, 0) == 0
+    frame = np.asmatrix(np.ones((4, 18), np.float32))
+    answer = np.asmatrix(np.zeros((4, 12), np.float32))
+    assert module.stream_ifmap(0, 0, frame, 1000) == 0
+    assert module.stream_ofmap(0, 0, answer, 1000) == 0
+    assert np.any(answer)
+    assert module.set_stream_disable(0, 1) == 0
+    assert module.close(0) == 0

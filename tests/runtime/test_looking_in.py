@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+
 import anyio
 import msgspec
 import pytest
 
-from repertory.models.errors import ConfigError, DeviceError, InvalidInput, RepertoryError
+from repertory.models.errors import ConfigError, DeviceError, DeviceLost, InvalidInput, RepertoryError
+from repertory.models.program import Program
 from repertory.runtime.statistics import Event, Statistics
 from repertory.transports.device import Health
 
@@ -197,6 +200,44 @@ async def test_probe_waits_until_the_device_is_idle() -> None:
         await anyio.sleep(SETTLED)
         assert health == [Health(well=True)]
         assert request.answered_by("net")
+
+
+async def test_explain_holds_no_file_of_a_model_that_is_gone() -> None:
+    async with open_virtual("sim://") as rt:
+        model = await rt.load(sketched("gone"))
+        await model.infer(tensor(1))
+        await (await rt.load(sketched("next"))).infer(tensor(1))
+        del model
+        assert _programs("gone", "next") == 2
+        await rt.unload("gone")
+        await rt.unload("next")
+        gc.collect()
+        assert _programs("gone", "next") == 0
+        assert {decision.model for decision in rt.explain()} >= {"gone", "next"}
+
+
+def _programs(*names: str) -> int:
+    """Count the programs of these names that anybody holds."""
+    return sum(isinstance(thing, Program) and thing.name in names for thing in gc.get_objects())
+
+
+async def test_probe_of_a_group_that_dies_meanwhile_is_a_devices_error() -> None:
+    memory = Memory()
+    async with open_virtual(memory) as rt, anyio.create_task_group() as tasks:
+        memory.open_errors = [lost("dead for good") for _ in range(4)]
+        memory.device.fail(lost())
+        await anyio.sleep(SETTLED)
+        errors: list[Exception] = []
+
+        async def probe() -> None:
+            try:
+                await rt.probe("memory")
+            except RepertoryError as error:
+                errors.append(error)
+
+        tasks.start_soon(probe)
+        await anyio.sleep(10)
+        assert [type(error) for error in errors] == [DeviceLost]
 
 
 async def test_probe_goes_beside_frames_where_the_device_allows_it() -> None:

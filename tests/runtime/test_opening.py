@@ -22,11 +22,37 @@ from repertory.models.errors import (
 )
 from repertory.runtime.model import Model
 from repertory.runtime.runtime import open_runtime
+from repertory.transports.device import Completed, Fault
+from repertory.transports.memory import InMemoryDevice
 from repertory.transports.virtual import VirtualWorld
 
 from .support import SETTLED, Memory, answer, open_virtual, sketched, tensor
 
 pytestmark = pytest.mark.virtual
+
+
+# -- leaving ---------------------------------------------------------------------------------------
+
+
+async def test_leaving_twice_is_leaving_once() -> None:
+    rt = open_virtual("sim://")
+    await rt.__aenter__()
+    await rt.__aexit__(None, None, None)
+    await rt.__aexit__(None, None, None)
+    with pytest.raises(RuntimeClosed):
+        await rt.load(sketched("net"))
+
+
+async def test_a_device_that_is_not_open_yet_holds_up_nobody_who_leaves() -> None:
+    class Endless(InMemoryDevice):  # type: ignore[misc]  # pyright: ignore[reportGeneralTypeIssues]
+        async def open(self, completed: Completed, fault: Fault) -> None:
+            await anyio.sleep_forever()
+
+    began = anyio.current_time()
+    with anyio.move_on_after(1):
+        async with open_virtual(Endless):
+            pass
+    assert anyio.current_time() - began == pytest.approx(1)
 
 
 # -- opening ---------------------------------------------------------------------------------------

@@ -122,12 +122,11 @@ class CpuDevice(Device):
         return OnnxExecutor(data, threads=self._threads)
 
     async def _serve(self) -> None:
-        while True:
-            try:
-                frame = await self._frames.get()
-            except ChannelClosed:
-                return
-            self._outbox.put(self._run(frame))
+        try:
+            while True:
+                self._outbox.put(self._run(await self._frames.get()))  # no name keeps the last frame
+        except ChannelClosed:
+            return
 
     def _run(self, frame: Frame) -> Completion:
         program = frame.program

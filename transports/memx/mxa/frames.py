@@ -25,7 +25,7 @@ def fits(array: object, port: Port) -> TypeGuard[Array]:
 
 def written(array: Array, port: Port) -> Array:
     """Return the frame of a fitting array: its own memory where that is the frame already."""
-    tensor = array.reshape(layout.extents(port.axes, port.shape))
+    tensor = np.asarray(array).reshape(layout.extents(port.axes, port.shape))
     same = port.verbatim(tensor)
     if same is not None:
         return same
