@@ -25,7 +25,7 @@ Made = Callable[[World, SimulatedLibmemx, int], Device]
 
 
 def _device(world: World, library: SimulatedLibmemx, index: int) -> Device:
-    return MemxDevice(world, library, index, window=8, lock=None)
+    return MemxDevice(world, lambda: library, index, simulated=True, window=8, lock=None)
 
 
 @final

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -21,6 +22,7 @@ from repertory.runtime.runtime import Runtime, open_runtime
 from repertory.transports.memx.lock import GroupLock
 from repertory.transports.virtual import VirtualWorld
 from tests.memx.files import Net, dfp
+from tests.memx.nobody import nobody
 from tests.memx.stub import Stub
 
 from .support import image
@@ -30,6 +32,14 @@ from .support import image
 def isolation(request: pytest.FixtureRequest) -> str:
     kind: str = request.param
     return kind
+
+
+@pytest.fixture
+def shared_path() -> Iterator[Path]:
+    """Return a folder that everybody can write to."""
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        yield Path(folder)
 
 
 def _stub(folder: Path, without: Sequence[str] = ()) -> Stub:
@@ -126,21 +136,14 @@ async def test_a_missing_symbol_is_named(isolation: str, tmp_path: Path, anyio_b
 
 @pytest.mark.parametrize("node", ["memx0", "memx0_feature", "memxchip0"])
 async def test_a_node_without_permission_is_named(
-    node: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, anyio_backend: object
+    node: str, shared_path: Path, anyio_backend: object
 ) -> None:
-    (tmp_path / node).touch(mode=0)
-    stub, access = _stub(tmp_path), os.access
-
-    def denied(path: Path, mode: int) -> bool:
-        """As it is for anybody but root, whom these tests may run as."""
-        return Path(path).name != node and access(path, mode)
-
-    monkeypatch.setattr(os, "access", denied)
-    error = await _refused(_address(tmp_path, stub, "none"))
+    (shared_path / node).touch(mode=0)
+    with nobody():
+        error = await _refused(_address(shared_path, "/nowhere/libmemx.so", "none"))
     assert isinstance(error, DeviceLost)
-    assert f"{tmp_path}/{node}: no permission to read and write" in str(error)
+    assert f"{shared_path}/{node}: no permission to read and write" in str(error)
     assert 'MODE="0666"' in str(error)
-    assert stub.calls() == []
 
 
 async def test_a_group_in_use_names_its_owner(isolation: str, tmp_path: Path, anyio_backend: object) -> None:

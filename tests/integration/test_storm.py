@@ -187,7 +187,7 @@ class Reckless(MemxDevice):  # type: ignore[misc]  # pyright: ignore[reportGener
 
 
 def _reckless(world: World, library: SimulatedLibmemx, index: int) -> Device:
-    return Reckless(world, library, index, window=8, lock=None)
+    return Reckless(world, lambda: library, index, simulated=True, window=8, lock=None)
 
 
 @pytest.mark.virtual

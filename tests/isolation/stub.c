@@ -2,7 +2,7 @@
  *
  * Environment: STUB_IN and STUB_OUT are "height width z channels", float32; an output repeats the beginning of
  * its input. Beside the library's file, P, may lie P.fault. It holds "<state> <way>": the next call of that state
- * takes the file away and then hangs, crashes (SIGSEGV) or kills the process (SIGKILL).
+ * takes the file away and then hangs, crashes (SIGSEGV), kills the process (SIGKILL) or forks one that stays.
  * It prints on standard output when it is loaded and in some calls, as the real one does. */
 
 #define _GNU_SOURCE
@@ -46,6 +46,7 @@ static void at(const char *state) {
   say("goodbye");
   if (!strcmp(way, "kill")) kill(getpid(), SIGKILL);
   if (!strcmp(way, "crash")) { signal(SIGSEGV, SIG_DFL); raise(SIGSEGV); }
+  if (!strcmp(way, "fork") && fork()) return;
   for (;;) pause();
 }
 

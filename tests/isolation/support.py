@@ -32,6 +32,7 @@ __all__ = [
     "address",
     "compiled",
     "echo",
+    "hostile",
     "left",
     "prepare",
     "processes",
@@ -96,7 +97,7 @@ class Stub:
         return isolated(self.address, world, prepare=prepare, bounds=self._bounds, environment=ENVIRONMENT)()
 
     def fail(self, state: str, way: str) -> None:
-        """Let the next call of a state hang, crash or kill its process."""
+        """Let the next call of a state hang, crash, kill its process or fork one that stays."""
         fresh = self._fault.with_suffix(".new")
         fresh.write_text(f"{state} {way}\n")
         fresh.replace(self._fault)
@@ -117,6 +118,14 @@ def echo(name: str) -> bytes:
 def tensor(number: int) -> Floats:
     """Return an input that no other number has."""
     return np.random.default_rng(number).standard_normal(SHAPE).astype(np.float32)
+
+
+def hostile(folder: Path) -> str:
+    """Return a folder with modules that an interpreter needs to start, or looks for; these end it."""
+    folder.mkdir()
+    for name in ("sitecustomize", "types", "enum", "encodings", "site", "json", "runpy"):
+        (folder / f"{name}.py").write_text("import os\nos._exit(77)\n")
+    return str(folder)
 
 
 def processes(marker: str) -> list[int]:

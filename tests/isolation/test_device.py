@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -29,7 +30,7 @@ from repertory.transports.sketched import prepare_sketch
 from repertory.transports.virtual import VirtualWorld
 from repertory.transports.world import World
 
-from .support import Stub, echo, left, processes, tensor
+from .support import Stub, echo, hostile, left, processes, tensor
 
 FLOAT = np.dtype(np.float32)
 
@@ -72,6 +73,12 @@ class Owner:
 
 def _nothing(process: subprocess.Popen[bytes]) -> None:
     """A kill that has no effect."""
+
+
+def _inherited(process: int) -> set[int]:
+    """Return the descriptors that programs which a process starts get from it."""
+    flags = {int(e.name): e.read_text().split()[3] for e in Path(f"/proc/{process}/fdinfo").iterdir()}
+    return {number for number, flag in flags.items() if not int(flag, 8) & os.O_CLOEXEC}
 
 
 def _address(unique: object) -> str:
@@ -236,6 +243,67 @@ async def test_what_the_child_logs_is_logged_here(
     assert any("was not closed in order: memx_close" in message for message in told), told
 
 
+async def test_a_child_that_may_open_no_more_files(
+    anyio_backend: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It gets the message without its file, and must not take another's for it."""
+    owner = Owner()
+    async with RealWorld() as world:
+        device, _ = await _opened(world, owner, _model(service=0.0))
+        (child,) = processes(_address(owner))
+        resource.prlimit(child, resource.RLIMIT_NOFILE, (3, 3))
+        with pytest.raises(DeviceLost, match="the process of sim://"):
+            await device.bind(device.prepare(_model(service=1.0)))
+        assert "is there a limit of open files?" in caplog.text
+        await device.close(bound=5.0)
+    assert len(owner.faults) == 1
+
+
+async def test_a_library_that_forked(anyio_backend: object, tmp_path: Path) -> None:
+    """The fork holds all that the child held, and lives on when that is killed."""
+    owner, stub = Owner(), Stub(tmp_path / "stub")
+    async with RealWorld() as world:
+        device = stub(world)
+        await device.open(owner.completed, owner.fault)
+        (child,) = processes(stub.address)
+        stub.fail("open", "fork")
+        await device.bind(device.prepare(Artifact("one", echo("one"))))
+        (fork,) = {*processes(stub.address)} - {child}
+        try:
+            os.kill(child, signal.SIGKILL)
+            with anyio.fail_after(5):
+                await owner.news.wait()
+        finally:
+            os.kill(fork, signal.SIGKILL)
+        await device.close(bound=5.0)
+    (fault,) = owner.faults
+    assert str(fault) == "the process of memx://0 was killed by SIGKILL"
+
+
+async def test_programs_that_the_child_starts_inherit_nothing(anyio_backend: object) -> None:
+    owner = Owner()
+    async with RealWorld() as world:
+        device, _ = await _opened(world, owner, _model(service=0.0))
+        (child,) = processes(_address(owner))
+        assert _inherited(child) == {0, 1, 2}
+        await device.close(bound=5.0)
+
+
+async def test_where_the_child_looks_for_modules(
+    anyio_backend: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not in folders that this process has looked into last, when it starts; nor where nobody can."""
+    owner = Owner()
+    colon = tmp_path / "a:b"
+    colon.mkdir()
+    monkeypatch.setattr(sys, "path", [hostile(tmp_path / "hostile"), str(colon), tmp_path, *sys.path])
+    monkeypatch.setenv("PYTHONPATH", "")
+    async with RealWorld() as world:
+        device, _ = await _opened(world, owner, _model(service=0.0))
+        await device.close(bound=5.0)
+    assert owner.faults == []
+
+
 @pytest.mark.parametrize("address", ["nothing://", "sim://?window=0", "cpu://?threads=many"])
 async def test_an_address_that_the_child_refuses(address: str, anyio_backend: object) -> None:
     owner = Owner()
@@ -258,6 +326,18 @@ async def test_an_interpreter_that_ends_at_once(
             await device.open(owner.completed, owner.fault)
         await device.close(bound=5.0)
     assert left() == before
+
+
+async def test_a_process_that_cannot_be_started(anyio_backend: object) -> None:
+    """For whatever reason: it is told at once."""
+    owner = Owner()
+    async with RealWorld() as world:
+        device = isolated("sim://", world, prepare=_prepare, environment={"NAME": "\0"})()
+        with pytest.raises(
+            DeviceLost, match="the process of sim:// could not be started: embedded null byte"
+        ):
+            await device.open(owner.completed, owner.fault)
+        await device.close(bound=5.0)
 
 
 @pytest.mark.parametrize("executable", ["", None, "/nowhere/python"])

@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[2]
 SOON = 10.0  # seconds for what the kernel does at once, on a machine with other work
 
 
-def _start(folder: Path, *state: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.isolation.holder", str(folder), *state]
+def _start(folder: Path, *options: str, program: str = "holder") -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", f"tests.isolation.{program}", str(folder), *options]
     pipe = subprocess.PIPE
     return subprocess.Popen(
         command, cwd=ROOT, env={**os.environ, **ENVIRONMENT}, stdout=pipe, stderr=pipe, text=True
@@ -60,4 +60,15 @@ def test_what_a_library_prints_does_not_reach_standard_output(tmp_path: Path) ->
         out, err = program.communicate(timeout=60)
     assert out == "answered True\nclosed\n"
     assert {"libmemx says hello", "libmemx says download"} <= set(err.splitlines())
+    assert program.returncode == 0
+
+
+def test_a_fork_that_unwinds_takes_nothing_with_it(tmp_path: Path) -> None:
+    """On asyncio: after such a fork trio itself is not woken by threads any more."""
+    with _start(tmp_path / "stub", program="forker") as program:
+        try:
+            out, err = program.communicate(timeout=30)
+        finally:
+            program.kill()
+    assert out == "answered True by incarnation 1\n", err
     assert program.returncode == 0

@@ -112,6 +112,32 @@ def test_a_closed_wire_says_so_on_both_ends() -> None:
             two.send([Abandon(1)])
 
 
+@given(st.lists(st.integers(0, 2**60), max_size=40))
+def test_what_was_sent_before_the_end_is_read(numbers: list[int]) -> None:
+    """Even where the other end stays open, in a process that nobody knows."""
+    with wires() as (one, two):
+        for number in numbers:
+            one.send([Abandon(number)])
+        two.shutdown()
+        came = [message for _ in numbers[:1] for message in two.receive(wait=True)]
+        assert came == [Abandon(number) for number in numbers]
+        with pytest.raises(WireClosed):
+            two.receive(wait=True)
+
+
+def test_a_file_that_is_lost_ends_the_wire(caplog: pytest.LogCaptureFixture) -> None:
+    """The next message would be given the wrong one. More files than there is room for are cut off, too."""
+    before = left()[0]
+    with wires() as (one, two):
+        with sealed(b"model") as file:
+            one.send([Share(1)], [file] * 9)
+        one.send([Share(2)])
+        with pytest.raises(WireClosed):
+            two.receive(wait=True)
+    assert "a file that came with a message was lost" in caplog.text
+    assert left()[0] == before
+
+
 # -- the memory
 
 dtypes = st.sampled_from(

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import itertools
 import os
 import subprocess
 import sys
+import threading
+import weakref
 from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +20,9 @@ import numpy as np
 import pytest
 
 from repertory.models.errors import ConfigError
-from repertory.transports.memx.binding import LIBRARY_NAMES, LOG_LEVEL, CtypesLibmemx
+from repertory.transports.memx.binding import LIBRARY_NAMES, LOG_LEVEL, CtypesLibmemx, shared_libmemx
 from repertory.transports.memx.constants import Status, status_name
+from repertory.transports.memx.contexts import ContextTable
 from repertory.transports.memx.features import GetFeature, feature_bytes
 from repertory.transports.memx.library import REQUIRED, FmapBuffer, Libmemx
 from repertory.transports.memx.signatures import SIGNATURES
@@ -306,6 +311,44 @@ def test_the_log_level_is_there_when_it_is_loaded(tmp_path: Path, monkeypatch: p
     CtypesLibmemx(chosen.path, log_level=1)
     assert chosen.calls() == []  # it was loaded before
     assert os.environ[LOG_LEVEL] == "3"
+
+
+def test_a_library_is_shared_however_its_path_is_spelled(tmp_path: Path) -> None:
+    stub, other = Stub(tmp_path / "a"), Stub(tmp_path / "b")
+    (tmp_path / "link.so").symlink_to(stub.path)
+    (tmp_path / "other name.so").hardlink_to(stub.path)
+    names = ("a/libmemx.so", "b/../a/libmemx.so", "link.so", "other name.so")
+    pairs = itertools.product(names, (None, 1, 65535))
+    libraries = {shared_libmemx(f"{tmp_path}/{name}", log_level=level) for name, level in pairs}
+    assert len(libraries) == 1
+    assert [call.partition(" ")[0] for call in stub.calls()] == ["loaded"]
+    assert shared_libmemx(other.path) not in libraries
+
+
+def test_a_library_is_shared_by_threads(tmp_path: Path) -> None:
+    stub, count = Stub(tmp_path), 8
+    for number in range(count):
+        (tmp_path / f"link{number}.so").symlink_to(stub.path)
+    start = threading.Barrier(count)
+
+    def take(number: int) -> ContextTable:
+        start.wait()
+        return ContextTable.of(shared_libmemx(f"{tmp_path}/link{number}.so", log_level=number))
+
+    with ThreadPoolExecutor(count) as threads:
+        assert len(set(threads.map(take, range(count)))) == 1
+
+
+def test_views_of_lent_buffers_are_not_kept_for_ever(library: CtypesLibmemx, stub: Stub) -> None:
+    views: list[weakref.ref[Any]] = []
+    for size in range(1, 4200):
+        stub.answer("memx_dequeue_ofmap_buf", 0, size, 0)
+        _, lent = drive(library.memx_dequeue_ofmap_buf(0, 0, 1))
+        assert lent is not None
+        views.append(weakref.ref(lent.data))
+        del lent
+    assert views[0]() is None
+    assert views[-1]() is not None
 
 
 @pytest.mark.parametrize("name", sorted(set(SIGNATURES) - REQUIRED))

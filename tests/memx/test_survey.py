@@ -6,6 +6,7 @@ import json
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from repertory.transports.memx import survey as surveying
 from repertory.transports.memx.constants import Status
 from repertory.transports.memx.features import GetFeature
 from repertory.transports.memx.survey import survey
+from tests.isolation.support import hostile
 
 from .stub import Stub
 
@@ -104,3 +106,39 @@ def test_a_library_that_hangs(stub: Stub, call: str, monkeypatch: pytest.MonkeyP
     stub.hang(call)
     with pytest.raises(DeviceHung, match="has not answered within 2 s"):
         survey(stub.path)
+
+
+def test_a_library_that_ends_by_a_signal_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def command(*_: str) -> list[str]:
+        return ["sh", "-c", "kill -35 $$"]
+
+    monkeypatch.setattr(surveying, "command", command)
+    with pytest.raises(DeviceLost, match="the process that asked libmemx was killed by signal 35"):
+        survey()
+
+
+def test_a_process_that_the_kernel_does_not_give_back(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a driver's uninterruptible sleep: it does not end when it is killed."""
+    left: list[subprocess.Popen[bytes]] = []
+
+    def kill(process: subprocess.Popen[bytes]) -> None:
+        left.append(process)
+
+    stub.hang("loaded")
+    began = time.monotonic()
+    with monkeypatch.context() as patched:
+        patched.setattr(surveying, "BOUND", 0.5)
+        patched.setattr(subprocess.Popen, "kill", kill)
+        with pytest.raises(DeviceHung):
+            survey(stub.path)
+    assert time.monotonic() - began < 5
+    (child,) = left
+    child.kill()
+    child.wait()
+
+
+def test_modules_of_the_standard_library_are_the_real_ones(
+    stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, hostile(tmp_path / "hostile"), tmp_path])
+    assert len(survey(stub.path)["groups"]) == 2

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from repertory.models.errors import DeviceError
 from repertory.models.formats import PortFormat
 from repertory.models.pack import pack_memx
+from repertory.models.port import Port
 from repertory.runtime.runtime import open_runtime
 from repertory.transports.device import Device
+from repertory.transports.memx.binding import CtypesLibmemx
+from repertory.transports.memx.constants import Status
 from repertory.transports.memx.device import MemxDevice
 from repertory.transports.memx.simulator.libmemx import SimulatedLibmemx
 from repertory.transports.memx.simulator.parameters import SimulatedMx3
+from repertory.transports.memx.transfer import Transfer
+from repertory.transports.pump import NativeTimeout
 from repertory.transports.virtual import VirtualWorld
-from repertory.transports.world import World
+from repertory.transports.world import World, drive
 from tests.integration.support import Floats, Machine, expected, image
 
 from .files import CHANNELS, HEIGHT, WIDTH, Net, onnx_net
+from .stub import Stub
 
 pytestmark = pytest.mark.virtual
 
@@ -28,7 +36,7 @@ COPIED = ["memx_stream_ifmap", "memx_stream_ofmap"]
 
 
 def _copying(world: World, library: SimulatedLibmemx, index: int) -> Device:
-    return MemxDevice(world, library, index, window=8, lock=None, zero_copy=False)
+    return MemxDevice(world, lambda: library, index, simulated=True, window=8, lock=None, zero_copy=False)
 
 
 async def _answers(machine: Machine, form: PortFormat) -> list[dict[str, Floats]]:
@@ -43,7 +51,7 @@ async def test_converted_ports_use_the_librarys_buffers(anyio_backend: object) -
     await _answers(machine, PortFormat.GBF80)
     used = Counter(call.name for call in machine.calls if call.status == 0)
     assert [used[name] for name in LENT] == [20, 20, 40, 40]
-    assert not used["memx_stream_ifmap"]
+    assert machine.named(*COPIED) == []
     for side in ("ifmap", "ofmap"):
         taken = [
             call for call in machine.calls if call.name == f"memx_dequeue_{side}_buf" and not call.status
@@ -96,3 +104,42 @@ async def test_a_callers_array_is_only_read(anyio_backend: object) -> None:
         one, other = await model.infer(array), await model.infer(backwards)
     assert array.tobytes() == image(3).tobytes()
     assert [a.tobytes() for a in one.values()] == [a.tobytes() for a in other.values()]
+
+
+WAYS = [(PortFormat.BF16, "memx_dequeue_ofmap_buf"), (PortFormat.FLOAT32, "memx_stream_ofmap")]
+
+
+def _times_out(stub: Stub, form: PortFormat) -> bool:
+    """Wait for a millisecond on flow 3 of model 2."""
+    transfer = Transfer(CtypesLibmemx(stub.path), NativeTimeout(0.05), zero_copy=True)
+    stub.calls()
+    return drive(transfer.times_out(2, Port(3, format=form), 1))
+
+
+@pytest.mark.parametrize(("form", "call"), WAYS)
+def test_a_wait_on_an_empty_flow_is_made_in_the_ports_own_way(
+    form: PortFormat, call: str, tmp_path: Path
+) -> None:
+    stub = Stub(tmp_path)
+    for status in (Status.OUTPUT_TIMEOUT, Status.DEQUEUE_OUTPUT_TIMEOUT):
+        stub.answer(call, status)
+        assert _times_out(stub, form)
+        assert [line.partition(" ")[0] for line in stub.calls()] == [call]
+
+
+@pytest.mark.parametrize(("form", "call"), WAYS)
+def test_a_wait_that_fails_names_the_call(form: PortFormat, call: str, tmp_path: Path) -> None:
+    stub = Stub(tmp_path)
+    stub.answer(call, Status.GENERIC_FAILURE)
+    with pytest.raises(DeviceError, match=f"{call}: generic failure"):
+        _times_out(stub, form)
+
+
+def test_a_stray_buffer_is_given_back(tmp_path: Path) -> None:
+    stub = Stub(tmp_path)
+    stub.answer("memx_dequeue_ofmap_buf", 0, 4, 5)
+    assert not _times_out(stub, PortFormat.BF16)
+    assert [line.split()[:5] for line in stub.calls()] == [
+        ["memx_dequeue_ofmap_buf", "2", "3", "1"],
+        ["memx_enqueue_ofmap_buf", "2", "3", "4", "5"],
+    ]

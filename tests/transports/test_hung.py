@@ -29,7 +29,7 @@ BOUND = 8.0
 async def test_a_hung_mx3(started: int, anyio_backend: object) -> None:
     async with VirtualWorld() as world:
         library = SimulatedLibmemx(world, SimulatedMx3(swap_ms=2))
-        make = partial(MemxDevice, library=library, group_id=0, window=4, lock=None)
+        make = partial(MemxDevice, load=lambda: library, group_id=0, simulated=True, window=4, lock=None)
         trial = Trial(Subject(make=make, artifacts=SUBJECTS["sim+memx"]().artifacts, foreign=FOREIGN), world)
         program, _ = await trial.open_bound()
         frames = trial.frames(program, started)

@@ -23,6 +23,7 @@ def main() -> None:
     It leaves without the exits that libraries have registered: those of a hung one never return.
     """
     descriptor, parent, address = sys.argv[1:]
+    os.set_inheritable(int(descriptor), False)  # programs that a library starts must not hold it open
     _die_with(int(parent))
     for ignored in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ignored, signal.SIG_IGN)  # the parent ends this process when its time has come

@@ -12,7 +12,7 @@ from repertory.transports.families import Connect
 from repertory.transports.world import World
 
 from .device import Bounds, IsolatedDevice, Prepare
-from .process import interpreter
+from .interpreter import interpreter
 
 __all__ = ["isolated"]
 

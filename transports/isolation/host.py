@@ -77,6 +77,7 @@ class Host:
                     for message in self._wire.receive(wait=False):
                         self._obey(message)
             except WireClosed:
+                self._logs.flush()  # the parent may still read why
                 self._tasks.cancel_scope.cancel()
 
     def _obey(self, message: ToChild) -> None:
@@ -190,4 +191,7 @@ class _Forward(logging.Handler):
         self._outbox = outbox
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._outbox.put(Logged(record.name, record.levelno, self.format(record)))
+        try:
+            self._outbox.put(Logged(record.name, record.levelno, self.format(record)))
+        except Exception:  # noqa: BLE001  (a bad record must not end whoever logs it)
+            self.handleError(record)

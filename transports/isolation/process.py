@@ -6,32 +6,17 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final, final
 
-from repertory.models.errors import ConfigError
 from repertory.transports.world import World
 
-__all__ = ["Process", "interpreter"]
+from .interpreter import command
+
+__all__ = ["Process", "ending"]
 
 _MODULE: Final = f"{__package__}"
-
-
-def interpreter() -> str:
-    """Return what starts a Python process.
-
-    Raises:
-        ConfigError: this program has none: it is frozen, or Python is embedded in it.
-    """
-    if getattr(sys, "frozen", False) or not os.access(sys.executable or "", os.X_OK):
-        raise ConfigError(
-            f"a device in a process of its own needs a Python interpreter, and sys.executable is"
-            f" {sys.executable!r}: open it without isolation"
-        )
-    return sys.executable
 
 
 @final
@@ -40,6 +25,8 @@ class Process:
 
     The thread that starts it waits for it, so it is reaped as soon as it ends, however late. The kernel
     kills it when that very thread ends, which is not before this process does.
+
+    A fork of this process has a copy of this object, and no child: to it `kill` and `join` do nothing.
 
     Args:
         world: runs the thread.
@@ -60,6 +47,7 @@ class Process:
         self._child: subprocess.Popen[bytes] | None = None
         self._doomed = False
         self._fate = ""
+        self._parent = os.getpid()
         self._over = threading.Event()
         self.end, self._theirs = socket.socketpair()
         self._ward = world.spawn(self._live, name=f"repertory: {self.name}")
@@ -67,45 +55,60 @@ class Process:
     def kill(self) -> None:
         """Let the kernel end it, whatever it does; it need not have begun."""
         self._doomed = True
-        if self._child is not None:
+        if self._child is not None and self._ours:
             self._child.kill()
 
     async def join(self, bound: float) -> bool:
         """Wait up to `bound` seconds; return whether it has ended and was reaped."""
-        return await self._ward.join(bound)
+        return not self._ours or await self._ward.join(bound)
 
     def autopsy(self, bound: float) -> str:
         """Tell how it ended; waits up to `bound` seconds for that. Blocks: for driver loops."""
         self._over.wait(bound)
         return f"{self.name} {self._fate or 'closed its connection'}"
 
+    @property
+    def _ours(self) -> bool:
+        return os.getpid() == self._parent
+
     async def _live(self) -> None:
         try:
             with self._theirs as theirs:
                 self._child = self._start(theirs)
-        except OSError as error:
-            self._fate = f"could not be started: {error}"
-        else:
             self.pid = self._child.pid
             if self._doomed:
                 self._child.kill()
-            self._fate = _ending(self._child.wait())
-        self._over.set()
+            self._fate = ending(self._child.wait())
+        except Exception as error:  # noqa: BLE001  (told to whoever waits for the child)
+            self._fate = f"could not be started: {error}"
+        finally:
+            self._over.set()
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        """Let our end see the end after what is queued there, whoever else holds the other one.
+
+        That may be a process which a library forked.
+        """
+        try:
+            self.end.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return  # it is closed
 
     def _start(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
-        command = [interpreter(), "-P", "-m", _MODULE, str(theirs.fileno()), str(os.getpid()), self._address]
-        path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
+        arguments = str(theirs.fileno()), str(os.getpid()), self._address
         return subprocess.Popen(  # noqa: S603  (no shell, and nothing in it but an address)
-            command,
+            command(_MODULE, *arguments),
             stdin=subprocess.DEVNULL,
             stdout=2,  # libraries print there, and what this process prints may be read by a program
             pass_fds=[theirs.fileno()],
-            env={**os.environ, **self._environment, "PYTHONPATH": path},
+            env={**os.environ, **self._environment},
             process_group=0,  # a terminal's Ctrl-C is for the parent, which closes the device in order
         )
 
 
-def _ending(status: int) -> str:
+def ending(status: int) -> str:
+    """Tell how a process ended, by what `Popen.wait` returned."""
     if status >= 0:
         return f"ended with status {status}"
     try:

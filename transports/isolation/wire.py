@@ -34,6 +34,8 @@ class WireClosed(Exception):
 class Wire(Generic[Out, In]):
     """One end of a stream socket; at most one thread sends, and one receives.
 
+    A fork of the process that made it has no business here: to it `send` and `shutdown` do nothing.
+
     Args:
         end: owned from now on; blocking.
         incoming: the type of a batch that comes: a list of messages.
@@ -42,6 +44,7 @@ class Wire(Generic[Out, In]):
     def __init__(self, end: socket.socket, incoming: Any) -> None:
         self._files: deque[int] = deque()
         self._socket = end
+        self._owner = os.getpid()
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder: msgspec.msgpack.Decoder[list[In]] = msgspec.msgpack.Decoder(incoming)
         self._buffer = bytearray()
@@ -56,6 +59,8 @@ class Wire(Generic[Out, In]):
         Raises:
             WireClosed: nobody will.
         """
+        if os.getpid() != self._owner:
+            return
         data = bytearray(_HEAD)
         self._encoder.encode_into(batch, data, _HEAD)
         data[:_HEAD] = (len(data) - _HEAD).to_bytes(_HEAD, "little")
@@ -71,21 +76,26 @@ class Wire(Generic[Out, In]):
         A batch that cannot be read is logged and passed over.
 
         Raises:
-            WireClosed: no more will come.
+            WireClosed: no more will come, or a file was lost on the way.
         """
         flags = socket.MSG_CMSG_CLOEXEC | (0 if wait else socket.MSG_DONTWAIT)
         while not (messages := self._unpack()):
             try:
-                data, beside, _, _ = self._socket.recvmsg(_CHUNK, _BESIDE, flags)
+                data, beside, found, _ = self._socket.recvmsg(_CHUNK, _BESIDE, flags)
             except BlockingIOError:
                 break
             except OSError as error:
                 raise WireClosed from error
+            for _, _, files in beside:
+                self._files.extend(array("i", files))
+            if (
+                found & socket.MSG_CTRUNC
+            ):  # this process may open no more, and files belong to messages in turn
+                _log.error("a file that came with a message was lost: is there a limit of open files?")
+                raise WireClosed
             if not data:
                 raise WireClosed
             self._buffer += data
-            for _, _, files in beside:
-                self._files.extend(array("i", files))
         return messages
 
     @contextmanager
@@ -99,6 +109,8 @@ class Wire(Generic[Out, In]):
 
     def shutdown(self) -> None:
         """End both directions: every call that waits on either side returns."""
+        if os.getpid() != self._owner:
+            return
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:

@@ -7,8 +7,8 @@ import os
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from ctypes import POINTER, byref, c_char_p, c_float, c_int32, c_uint8, c_uint32
-from functools import cache
+from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int32, c_uint8, c_uint32, c_void_p
+from functools import lru_cache
 from typing import Any, Final, final
 
 import numpy as np
@@ -21,7 +21,7 @@ from .features import feature_bytes
 from .library import REQUIRED, FlowSize, FmapBuffer, Libmemx
 from .signatures import SIGNATURES, FmapBuf
 
-__all__ = ["LIBRARY_NAMES", "LOG_LEVEL", "CtypesLibmemx"]
+__all__ = ["LIBRARY_NAMES", "LOG_LEVEL", "CtypesLibmemx", "shared_libmemx"]
 
 LIBRARY_NAMES: Final = ("libmemx.so", "libmemx.so.2")
 """What the dynamic loader is asked for, in this order."""
@@ -30,6 +30,7 @@ LOG_LEVEL: Final = "MEMX_LOG_LEVEL"
 """Environment variable that the library reads while it is loaded: a bit mask, 65535 is all."""
 
 _loaded: dict[tuple[str, ...], ctypes.CDLL] = {}
+_shared: dict[int, CtypesLibmemx] = {}  # by handle
 _loading = threading.Lock()
 
 
@@ -46,6 +47,9 @@ class CtypesLibmemx(Libmemx):
         log_level: what LOG_LEVEL is set to before loading; None leaves it as it is. Nothing comes of it
             where the library was loaded before.
 
+    Attributes:
+        handle: the loader's for the library's file, the same for all spellings of its path.
+
     Raises:
         ConfigError: there is no such library, or it is too old or foreign.
     """
@@ -53,7 +57,7 @@ class CtypesLibmemx(Libmemx):
     simulated = False
 
     def __init__(self, path: str | None = None, *, log_level: int | None = None) -> None:
-        library = _load(LIBRARY_NAMES if path is None else (path,), log_level)
+        library = _load(path, log_level)
         self.version = _version(library)
         found = frozenset(name for name in SIGNATURES if hasattr(library, name))
         if missing := sorted(REQUIRED - found):
@@ -61,6 +65,7 @@ class CtypesLibmemx(Libmemx):
                 f"libmemx {self.version} lacks {', '.join(missing)}: it is too old, or not libmemx"
             )
         self.exports = found - REQUIRED
+        self.handle: int = library._handle
         self._library = library
         self._functions: dict[str, Any] = {}
 
@@ -233,12 +238,23 @@ class CtypesLibmemx(Libmemx):
         return self._status(name, model_id, flow_id, byref(lent), timeout)
 
 
-def _load(names: Sequence[str], log_level: int | None) -> ctypes.CDLL:
-    key = tuple(names)
+def shared_libmemx(path: str | None = None, *, log_level: int | None = None) -> CtypesLibmemx:
+    """Return the one object that this process has for a library, however its path is spelled.
+
+    Who shares a library must share its contexts, which are counted for each object. From any thread; may
+    take as long as the library takes to load. Arguments and errors are those of `CtypesLibmemx`.
+    """
+    made = CtypesLibmemx(path, log_level=log_level)
+    with _loading:
+        return _shared.setdefault(made.handle, made)
+
+
+def _load(path: str | None, log_level: int | None) -> ctypes.CDLL:
+    key = LIBRARY_NAMES if path is None else (path,)
     with _loading:
         if key not in _loaded:
             with _environment(LOG_LEVEL, log_level):
-                _loaded[key] = _first(names)
+                _loaded[key] = _first(key)
         return _loaded[key]
 
 
@@ -261,13 +277,25 @@ def _first(names: Sequence[str]) -> ctypes.CDLL:
     reasons: list[str] = []
     for name in names:
         try:
-            return ctypes.CDLL(name)
+            return _open(name)
         except OSError as error:
             reasons.append(str(error))
     raise ConfigError(
         f"no MemryX library: looked for {' and '.join(names)} ({'; '.join(reasons)}). "
         "The vendor's package memx-drivers installs it."
     )
+
+
+def _open(name: str) -> ctypes.CDLL:
+    """Load a library, or find it loaded.
+
+    `ctypes.CDLL` holds the GIL while the library's constructors run (observed on Python 3.11). The loader's
+    own function, called as any other of C, does not, and whatever hangs there leaves all other threads alone.
+    """
+    dlopen = ctypes.CDLL(None)["dlopen"]
+    dlopen.argtypes, dlopen.restype = [c_char_p, c_int], c_void_p
+    dlopen(os.fsencode(name), os.RTLD_NOW)
+    return ctypes.CDLL(name)  # loaded by now; where it failed, it fails again and says why
 
 
 def _version(library: ctypes.CDLL) -> str:
@@ -279,7 +307,7 @@ def _version(library: ctypes.CDLL) -> str:
     return text.decode("ascii", "replace").rpartition(":")[2].strip() or "unknown"
 
 
-@cache
+@lru_cache(maxsize=4096)  # every context that is opened may bring new addresses
 def _memory(address: int, size: int) -> Bytes:
     """View memory that the library owns; there are few buffers, and making a view takes 10 us."""
     return np.ctypeslib.as_array((c_uint8 * size).from_address(address))

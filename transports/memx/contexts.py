@@ -48,6 +48,7 @@ class ContextTable:
     """
 
     _tables: ClassVar[WeakKeyDictionary[Libmemx, Self]] = WeakKeyDictionary()
+    _lookup: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self) -> None:
         self.locked: set[int] = set()
@@ -62,7 +63,8 @@ class ContextTable:
     @classmethod
     def of(cls, library: Libmemx) -> ContextTable:
         """Return the table of this library."""
-        return cls._tables.setdefault(library, cls())
+        with cls._lookup:
+            return cls._tables.setdefault(library, cls())
 
     def claim(self, program: str, group: int) -> Context:
         """Return the context in which a program is to run on a group.

@@ -49,8 +49,9 @@ class MemxDevice(Device):
 
     Args:
         world: real time or virtual.
-        library: the lowest interface.
+        load: gives the lowest interface when the device opens; called in a driver thread, and may block.
         group_id: which device group.
+        simulated: whether no hardware stands behind it.
         window: frames in flight; the queues get one slot more, so that no write ever waits.
         lock: our own lock on the group, taken before libmemx's; None where no other process can see it.
         zero_copy: whether buffers that the library lends are used, where it exports the calls.
@@ -61,9 +62,10 @@ class MemxDevice(Device):
     def __init__(
         self,
         world: World,
-        library: Libmemx,
+        load: Callable[[], Libmemx],
         group_id: int,
         *,
+        simulated: bool,
         window: int,
         lock: GroupLock | None,
         zero_copy: bool = True,
@@ -71,24 +73,25 @@ class MemxDevice(Device):
         stall: float = STALL,
     ) -> None:
         self._world = world
-        self._library = library
+        self._load = load
         self._group = group_id
         self._window = window
         self._lock = lock
         self._zero_copy = zero_copy
         self._bind_bound = bind_bound
         self._flight = Flight("memx", world.working)
-        self._control = Control(library, group_id, queue=window + 1)
         self._chips = 0
         self._health = Health(well=True)
         self._calibrated = False
         self._worker: Worker | None = None
+        self._library: Libmemx
+        self._control: Control
         self._outbox: Outbox[Completion]
         self._streams: Streams
         self._drivers: list[Driver] = []
         self.capabilities = Capabilities(
             "memx",
-            simulated=library.simulated,
+            simulated=simulated,
             window=window,
             residents=1,
             probe_needs_idle=False,
@@ -99,8 +102,11 @@ class MemxDevice(Device):
         world, name = self._world, f"repertory: memx {self._group}"
         if self._lock is not None:
             self._lock.acquire()
-        self._worker = Worker(world, family="memx", name=f"{name} control")
-        self._chips = await self._ask(self._worker, self._control.open, bound=OPEN_BOUND, what="memx_trylock")
+        worker = Worker(world, family="memx", name=f"{name} control")
+        self._library = await self._loaded(worker)
+        self._control = Control(self._library, self._group, queue=self._window + 1)
+        self._worker = worker
+        self._chips = await self._ask(worker, self._control.open, bound=OPEN_BOUND, what="memx_trylock")
         self._health = Health(well=True, readings={"chips": float(self._chips)})
         self._flight.open(completed, fault)
         self._outbox = world.outbox(self._flight.complete)
@@ -113,7 +119,7 @@ class MemxDevice(Device):
         ]
 
     def prepare(self, artifact: Artifact) -> Program:
-        return prepare_dfp(artifact, simulated=self._library.simulated, chips=self._chips)
+        return prepare_dfp(artifact, simulated=self.capabilities.simulated, chips=self._chips)
 
     async def bind(self, program: Program | None, *, evict: Sequence[Program] = ()) -> Residency | None:
         self._flight.check()
@@ -128,9 +134,9 @@ class MemxDevice(Device):
             raise ContractError(f"{program.name} does not fit beside what is resident")
         self._streams.model_id = await self._call(lambda: self._control.swap(program), "memx_download_model")
         if not self._calibrated:
-            self._calibrated = True
             port = next(iter(loadable(program).ports.values())).outputs[0]
-            await self._call(lambda: self._streams.calibrate(port.number, port.nbytes), "memx_stream_ofmap")
+            await self._call(lambda: self._streams.calibrate(port), "memx_stream_ofmap")
+            self._calibrated = True
         return self._flight.settle_in(Residency(program, self._window))
 
     def start(self, frame: Frame) -> None:
@@ -158,6 +164,18 @@ class MemxDevice(Device):
         finally:
             if self._lock is not None:
                 self._lock.release()
+
+    async def _loaded(self, worker: Worker) -> Libmemx:
+        """Load the library; a load that hangs holds one thread, and may be tried again."""
+
+        async def load() -> Libmemx:
+            return self._load()
+
+        try:
+            return await worker.call(load, bound=OPEN_BOUND, what="loading libmemx")
+        except Exception:
+            await worker.close(bound=OPEN_BOUND)
+            raise
 
     async def _land(self, bound: float) -> None:
         """Let what is written be read out, then end the streams."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import cache
 from pathlib import Path
 from typing import Annotated, final
 
@@ -14,9 +13,10 @@ from repertory.transports.address import Address
 from repertory.transports.families import Connect
 from repertory.transports.world import World
 
-from .binding import CtypesLibmemx
+from .binding import shared_libmemx
 from .device import BIND_BOUND, STALL, MemxDevice
 from .isolate import Isolation, in_process
+from .library import Libmemx
 from .lock import GroupLock
 from .manager import MANAGER_DIR, check_manager
 
@@ -65,14 +65,18 @@ def hardware(address: Address, world: World) -> Connect:
     if options.isolation == "process":
         return in_process(address, world, simulated=False, bind_bound=options.bind_bound)
 
-    def make() -> MemxDevice:
+    def load() -> Libmemx:
         if not options.force:
             check_manager(Path(options.manager_dir))
         _check_node(Path(options.dev_dir), group_id)
+        return shared_libmemx(options.library, log_level=options.log_level)
+
+    def make() -> MemxDevice:
         return MemxDevice(
             world,
-            _library(options.library, options.log_level),
+            load,
             group_id,
+            simulated=False,
             window=options.window,
             lock=GroupLock(Path(options.lock_dir), group_id),
             zero_copy=options.zero_copy,
@@ -83,10 +87,9 @@ def hardware(address: Address, world: World) -> Connect:
     return make
 
 
-@cache
-def _library(path: str | None, log_level: int | None) -> CtypesLibmemx:
-    """Return the one libmemx of this process: its contexts are counted in one table."""
-    return CtypesLibmemx(path, log_level=log_level)
+def _access(node: Path, mode: int) -> bool:
+    """Ask for who we are to the kernel, which after a `seteuid` is not who we were."""
+    return os.access(node, mode, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _check_node(folder: Path, group_id: int) -> None:
@@ -96,7 +99,7 @@ def _check_node(folder: Path, group_id: int) -> None:
         folder / f"memx{group_id}_feature",
         folder / f"memxchip{group_id}",
     ):
-        if node.exists() and not os.access(node, os.R_OK | os.W_OK):
+        if _access(node, os.F_OK) and not _access(node, os.R_OK | os.W_OK):
             raise DeviceLost(
                 f"{node}: no permission to read and write; the driver's udev rule is"
                 ' KERNEL=="memx*", MODE="0666"',

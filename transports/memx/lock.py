@@ -6,8 +6,10 @@ processes that both run this package, ours fails first and nothing is left behin
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import final
 
@@ -20,6 +22,9 @@ __all__ = ["GroupLock"]
 class GroupLock:
     """A lock file; the kernel releases it when its holder dies, however it dies.
 
+    A fork shares the lock. It cannot give it back, and where the holder dies without doing so, the lock
+    lives on until the fork ends too, or executes another program.
+
     Args:
         folder: where the file lies; all users of the device must agree on it.
         group_id: which device group.
@@ -29,45 +34,59 @@ class GroupLock:
         self._path = folder / f"repertory-memx-group{group_id:02d}.lock"
         self._group = group_id
         self._file: int | None = None
+        self._holder = 0
 
     def acquire(self) -> None:
         """Take the lock.
 
         Raises:
             DeviceBusy: somebody holds it; the message names the process.
-            DeviceLost: the file cannot be opened.
+            DeviceLost: the file cannot be opened or written, or is a symbolic link.
         """
-        try:
-            file = self._open()
-        except OSError as error:
-            raise DeviceLost(f"{self._path}: {error.strerror}; set lock_dir=", family="memx") from error
+        with ExitStack() as failed:
+            try:
+                file = self._open()
+                failed.callback(os.close, file)
+                self._take(file)
+            except OSError as error:
+                reason = "is a symbolic link" if error.errno == errno.ELOOP else error.strerror
+                raise DeviceLost(f"{self._path}: {reason}; set lock_dir=", family="memx") from error
+            failed.pop_all()
+        self._file, self._holder = file, os.getpid()
+
+    def _take(self, file: int) -> None:
+        """Lock an open file and write our name into it."""
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.pread(file, 20, 0).decode(errors="replace").strip() or "unknown"
-            os.close(file)
             raise DeviceBusy(
                 f"MX3 device group {self._group} is in use by process {holder} ({self._path})", family="memx"
             ) from None
         os.ftruncate(file, 0)
         os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
-        self._file = file
 
     def _open(self) -> int:
         """Open the file, made where it is not there.
 
         In a sticky folder the kernel refuses O_CREAT on another user's file, so that comes second; and all
-        users of the card may take the lock, whatever the umask of the first one was.
+        users of the card may take the lock, whatever the umask of the first one was. A link is not followed:
+        in a folder that all can write to it may lead to any file.
         """
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            return os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+            return os.open(self._path, flags)
         except FileNotFoundError:
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            os.fchmod(file, 0o666)
+            file = os.open(self._path, flags | os.O_CREAT, 0o666)
+            with suppress(PermissionError):  # another user was quicker to make it
+                os.fchmod(file, 0o666)
             return file
 
     def release(self) -> None:
         """Give the lock back, if it is held."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+        if self._file is None:
+            return
+        if self._holder == os.getpid():
+            fcntl.flock(self._file, fcntl.LOCK_UN)  # closing alone leaves it to forks that have the file open
+        os.close(self._file)
+        self._file = None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 from pathlib import Path
 from typing import Final
 
-from repertory.models.errors import DeviceBusy
+from repertory.models.errors import ConfigError, DeviceBusy
 
 __all__ = ["MANAGER_DIR", "check_manager", "manager_answers"]
 
@@ -15,26 +17,34 @@ MANAGER_DIR: Final = "/run/mxa_manager"
 
 _CONTROL: Final = "10000.sock"
 _PATIENCE: Final = 0.5  # seconds; a listening socket takes a connection at once, whatever its owner does
+_ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ECONNREFUSED})
+_PATH_LIMIT: Final = 107  # bytes in a socket's address, without the NUL
 
 
 def manager_answers(folder: Path) -> bool:
-    """Whether a daemon takes connections there; a socket that was left behind takes none."""
+    """Whether a daemon may serve there: all but a socket that is absent, or was left behind by a dead one.
+
+    Raises:
+        ConfigError: the folder's name is too long for a socket's address.
+    """
+    path = str(folder / _CONTROL)
+    if len(os.fsencode(path)) > _PATH_LIMIT:
+        raise ConfigError(f"manager_dir={folder}: with /{_CONTROL} it is longer than {_PATH_LIMIT} bytes")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(_PATIENCE)
         try:
-            probe.connect(str(folder / _CONTROL))
-        except TimeoutError:
-            return True  # it is there, and its backlog is full
-        except OSError:
-            return False
+            probe.connect(path)
+        except OSError as error:  # without permission, or with its backlog full, it may be there
+            return error.errno not in _ABSENT
         return True
 
 
 def check_manager(folder: Path) -> None:
-    """Refuse a card that the daemon serves: both at once are known to crash.
+    """Refuse a card that the daemon serves, or may serve: both at once are known to crash.
 
     Raises:
         DeviceBusy: it does; says how to go on.
+        ConfigError: the folder's name is too long for a socket's address.
     """
     if manager_answers(folder):
         raise DeviceBusy(

@@ -62,7 +62,7 @@ def simulated(address: Address, world: World) -> Connect:
     if options.isolation == "process":
         return in_process(address, world, simulated=True)
     library = SimulatedLibmemx(world, described)
-    return lambda: MemxDevice(world, library, group_id, window=window, lock=None)
+    return lambda: MemxDevice(world, lambda: library, group_id, simulated=True, window=window, lock=None)
 
 
 def machine(address: Address) -> SimulatedMx3:

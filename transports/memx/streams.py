@@ -10,16 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-import numpy as np
-
 from repertory.models.errors import DeviceError, DeviceLost
+from repertory.models.port import Port
 from repertory.models.spec import Array
 from repertory.transports.device import Completion
 from repertory.transports.frame import Fate, Frame
 from repertory.transports.pump import NativeTimeout
 from repertory.transports.world import Channel, ChannelClosed, Outbox, World
 
-from .constants import Status
 from .library import Libmemx
 from .program import Ports, loadable
 from .transfer import GivenUp, Transfer
@@ -59,7 +57,6 @@ class Streams:
         self.closing = False
         self.to_write: Channel[Frame] = world.channel()
         self._to_read: Channel[_Written] = world.channel()
-        self._library = library
         self._world = world
         self._outbox = outbox
         self._timeout = timeout
@@ -75,11 +72,7 @@ class Streams:
         """The writer's driver loop."""
         try:
             while True:
-                frame = await self.to_write.get()
-                began = self._world.now()
-                skipped = frame.outcome is not None or self.closing
-                ended = None if skipped else await self._write(frame)
-                self._to_read.put(_Written(frame, began, ended))
+                self._to_read.put(await self._send(await self.to_write.get()))  # no name keeps the last frame
         except (ChannelClosed, GivenUp):
             self._to_read.close()
 
@@ -87,18 +80,21 @@ class Streams:
         """The reader's driver loop."""
         try:
             while True:
-                written = await self._to_read.get()
-                self._outbox.put(await self._read(written))
+                self._outbox.put(await self._read(await self._to_read.get()))
         except ChannelClosed:
             return
 
-    async def calibrate(self, flow: int, nbytes: int) -> None:
-        """Measure on an empty flow how long one short time-out of the library really takes."""
+    async def calibrate(self, port: Port) -> None:
+        """Measure on an empty output how long one short time-out of the library really takes."""
         began = self._world.now()
-        buffer = np.empty(nbytes, np.uint8)
-        status = await self._library.memx_stream_ofmap(self.model_id, flow, buffer, 1)
-        if status == Status.OUTPUT_TIMEOUT:
+        if await self._transfer.times_out(self.model_id, port, 1):
             self._timeout.learn(asked=1, took=self._world.now() - began)
+
+    async def _send(self, frame: Frame) -> _Written:
+        began = self._world.now()
+        skipped = frame.outcome is not None or self.closing
+        ended = None if skipped else await self._write(frame)
+        return _Written(frame, began, ended)
 
     async def _write(self, frame: Frame) -> float:
         """Send a frame's ports, unbroken; return when the last one was sent."""

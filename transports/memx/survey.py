@@ -6,15 +6,17 @@ Loading the library probes every device node, and whatever it prints, hangs in o
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from repertory.models.errors import ConfigError, DeviceError, DeviceHung, DeviceLost, RepertoryError
+from repertory.transports.isolation.interpreter import command
+from repertory.transports.isolation.process import ending
 from repertory.transports.world import drive
 
 from .binding import CtypesLibmemx
@@ -28,6 +30,8 @@ __all__ = ["BOUND", "survey"]
 
 BOUND: Final = 30.0
 """Seconds that the library may take; an admin command that the kernel gives up takes 3."""
+
+_DYING: Final = 1.0  # seconds that a killed process may take to end
 
 
 def survey(path: str | None = None, *, manager_dir: str = MANAGER_DIR) -> dict[str, Any]:
@@ -43,22 +47,10 @@ def survey(path: str | None = None, *, manager_dir: str = MANAGER_DIR) -> dict[s
         ConfigError: there is no libmemx, or it lacks a function.
         DeviceError: it crashed, hangs, or does not answer.
     """
-    command = [sys.executable, "-P", "-m", __name__, manager_dir, *([path] if path else [])]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    try:
-        done = subprocess.run(  # noqa: S603  (our own module)
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            env=environment,
-            timeout=BOUND,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise DeviceHung(f"libmemx has not answered within {BOUND:g} s", family="memx") from error
-    if done.returncode:
-        raise DeviceLost(f"the process that asked libmemx {_ending(done.returncode)}", family="memx")
-    found: dict[str, Any] = msgspec.json.decode(done.stdout)
+    status, answer = _ask(command(__name__, manager_dir, *([path] if path else [])))
+    if status:
+        raise DeviceLost(f"the process that asked libmemx {ending(status)}", family="memx")
+    found: dict[str, Any] = msgspec.json.decode(answer)
     if reason := found.get("missing"):
         raise ConfigError(reason)
     if reason := found.get("failed"):
@@ -66,8 +58,26 @@ def survey(path: str | None = None, *, manager_dir: str = MANAGER_DIR) -> dict[s
     return found
 
 
-def _ending(code: int) -> str:
-    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
+def _ask(program: list[str]) -> tuple[int, bytes]:
+    """Return a program's status and what it printed; one that does not end is killed, and left if need be."""
+    pipe = subprocess.PIPE
+    child = subprocess.Popen(program, stdin=subprocess.DEVNULL, stdout=pipe)  # noqa: S603  (our own module)
+    try:
+        answer, _ = child.communicate(timeout=BOUND)
+    except subprocess.TimeoutExpired as error:
+        raise DeviceHung(f"libmemx has not answered within {BOUND:g} s", family="memx") from error
+    finally:
+        _end(child)
+    return child.returncode, answer
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Kill and reap; not where the kernel holds the process in a driver call."""
+    child.kill()
+    with suppress(subprocess.TimeoutExpired):
+        child.wait(_DYING)
+    if child.stdout is not None:
+        child.stdout.close()
 
 
 def _look(path: str | None, manager_dir: str) -> dict[str, Any]:

@@ -59,7 +59,7 @@ class Transfer:
         self.given_up = False
         self._library = library
         self._timeout = timeout
-        self._lends = zero_copy and library.exports >= ZERO_COPY
+        self._zero_copy = zero_copy and library.exports >= ZERO_COPY
         self._scratch: dict[tuple[int, bool], Bytes] = {}
 
     async def send(self, model_id: int, port: Port, array: Array) -> None:
@@ -70,7 +70,7 @@ class Transfer:
             DeviceError: names the call that failed.
         """
         library, flow = self._library, port.number
-        if self._lends and not _plain(port):
+        if self._lends(port):
             lent = await self._dequeue(library.memx_dequeue_ifmap_buf, model_id, port)
             port.encode(array, lent.data[: port.nbytes])
             await self._until(
@@ -91,7 +91,7 @@ class Transfer:
             DeviceError: names the call that failed.
         """
         library, flow = self._library, port.number
-        if self._lends and not _plain(port):
+        if self._lends(port):
             lent = await self._dequeue(library.memx_dequeue_ofmap_buf, model_id, port)
             try:
                 return port.decode(lent.data[: port.nbytes])
@@ -107,6 +107,35 @@ class Transfer:
             lambda wait: library.memx_stream_ofmap(model_id, flow, buffer, wait), "memx_stream_ofmap"
         )
         return port.decode(buffer) if into is None else array
+
+    async def times_out(self, model_id: int, port: Port, milliseconds: int) -> bool:
+        """Wait once for an output while nothing is in flight, in the way that its frames are received.
+
+        Returns:
+            Whether the call timed out; else a stray frame was there, and was dropped.
+
+        Raises:
+            DeviceError: names the call that failed.
+        """
+        library, flow = self._library, port.number
+        lent: FmapBuffer | None = None
+        if self._lends(port):
+            name = "memx_dequeue_ofmap_buf"
+            status, lent = await library.memx_dequeue_ofmap_buf(model_id, flow, milliseconds)
+        else:
+            name, buffer = "memx_stream_ofmap", self._buffer(port.nbytes, output=True)
+            status = await library.memx_stream_ofmap(model_id, flow, buffer, milliseconds)
+        if status in _TIMEOUTS:
+            return True
+        check(status, name)
+        if lent is not None:
+            status = await library.memx_enqueue_ofmap_buf(model_id, flow, lent, milliseconds)
+            check(status, "memx_enqueue_ofmap_buf")
+        return False
+
+    def _lends(self, port: Port) -> bool:
+        """Whether a port's frames cross in the library's buffers."""
+        return self._zero_copy and not _plain(port)
 
     async def _until(self, call: Callable[[int], Awaitable[int]], name: str) -> None:
         """Repeat a call until it does not time out."""

@@ -235,8 +235,8 @@ GUARDS: Final = (
     Guard(
         "a queue of N slots holds N - 1 frames, one of 1 none",
         _DEVICE,
-        "queue=window + 1",
-        "queue=window",
+        "queue=self._window + 1",
+        "queue=self._window",
         ("test_streams.py::test_a_window_of_one_frame_has_a_queue_that_holds_it",),
     ),
     Guard(
@@ -272,12 +272,13 @@ GUARDS: Final = (
         "a blocked stream call burns a core",
         _STREAMS,
         """\
-                self._outbox.put(await self._read(written))
+                self._outbox.put(await self._read(await self._to_read.get()))
 """,
         """\
-                self._outbox.put(await self._read(written))
+                self._outbox.put(await self._read(await self._to_read.get()))
                 if not self._to_read._items:
-                    await self._library.memx_stream_ofmap(self.model_id, 0, np.empty(4096, np.uint8), 1)
+                    frame = __import__("numpy").empty(4096, "u1")
+                    await self._transfer._library.memx_stream_ofmap(self.model_id, 0, frame, 1)
 """,
         ("test_streams.py::test_nothing_is_called_while_nothing_is_in_flight",),
         "neither",

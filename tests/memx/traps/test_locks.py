@@ -109,7 +109,9 @@ async def test_our_own_lock_comes_first_and_names_its_holder(
     machine: Machine, tmp_path: Path, anyio_backend: object
 ) -> None:
     def locked(world: World, library: SimulatedLibmemx, index: int) -> Device:
-        return MemxDevice(world, library, index, window=8, lock=GroupLock(tmp_path, index))
+        return MemxDevice(
+            world, lambda: library, index, simulated=True, window=8, lock=GroupLock(tmp_path, index)
+        )
 
     machine.made = locked
     other = dataclasses.replace(machine)  # the library of another process; in memory its locks are free

@@ -34,7 +34,7 @@ libraries = []
 
 def device(world):
     libraries.append(SimulatedLibmemx(world, SimulatedMx3(chips=2, answers="hash")))
-    return MemxDevice(world, libraries[0], 0, window=8, lock=None)
+    return MemxDevice(world, lambda: libraries[0], 0, simulated=True, window=8, lock=None)
 
 
 async def naked():

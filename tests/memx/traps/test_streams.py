@@ -61,7 +61,7 @@ async def _cancel(scope: anyio.CancelScope, after: float) -> None:
 
 
 def _window_of_one(world: World, library: SimulatedLibmemx, index: int) -> Device:
-    return MemxDevice(world, library, index, window=1, lock=None)
+    return MemxDevice(world, lambda: library, index, simulated=True, window=1, lock=None)
 
 
 @meets()
