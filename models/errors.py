@@ -97,7 +97,7 @@ class DeviceError(RepertoryError):
     """The device, its driver or its link is at fault.
 
     Attributes:
-        status: the vendor's status as an unsigned number, or None where no call gave one.
+        status: the vendor's status as its header has it, or None where no call gave one.
         call: the vendor's function that failed, or None.
         family: `memx`, `cpu`, ...
     """

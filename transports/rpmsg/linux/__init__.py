@@ -1,0 +1,1 @@
+"""The lowest interface on Linux: rpmsg character devices, dma-buf heaps, remoteproc."""
