@@ -8,7 +8,17 @@ from typing import Any
 
 from .errors import ConfigError
 
-__all__ = ["load_onnx", "load_onnxruntime"]
+__all__ = ["load_elftools", "load_onnx", "load_onnxruntime"]
+
+
+@cache
+def load_elftools() -> Any:
+    """Import the reader of ELF files: pyelftools' module with `ELFFile`.
+
+    Raises:
+        ConfigError: it is not installed; says how to.
+    """
+    return _extra("elftools.elf.elffile", package="pyelftools", extra="c7x")
 
 
 @cache
@@ -35,9 +45,9 @@ def load_onnxruntime() -> Any:
     return onnxruntime
 
 
-def _extra(module: str) -> Any:
+def _extra(module: str, *, package: str | None = None, extra: str = "onnx") -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        package = module.partition(".")[0]
-        raise ConfigError(f'{package} is missing: pip install "repertory[onnx]" ({error})') from error
+        missing = package or module.partition(".")[0]
+        raise ConfigError(f'{missing} is missing: pip install "repertory[{extra}]" ({error})') from error

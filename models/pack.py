@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
-
-import numpy as np
 
 from . import dfp as dfps
 from . import twin as twins
-from .codec import FLOAT32, UINT8
 from .dfp import Dfp, DfpNetwork, Port
 from .errors import ArtifactError, UnknownModel
 from .formats import PortFormat
+from .match import matched
 from .mxpack import Buffer
 from .onnx_model import read_specs
 from .port import MAX_PORTS
 from .port_plan import Options, Plan, plan
-from .spec import Dim, TensorSpec
 from .twin import Twin, TwinNetwork
 
 __all__ = ["attach_twin", "pack_memx"]
@@ -110,8 +106,8 @@ def attach_twin(
     made = TwinNetwork(
         target.name,
         onnx,
-        _matched(wanted.inputs, graph.inputs, graph.name),
-        _matched(wanted.outputs, graph.outputs, graph.name),
+        matched(wanted.inputs, graph.inputs, graph.name),
+        matched(wanted.outputs, graph.outputs, graph.name),
         latency,
         interval,
     )
@@ -152,27 +148,3 @@ def _chosen(networks: Sequence[DfpNetwork], name: str | None) -> DfpNetwork:
         held = ", ".join(network.name for network in networks)
         raise UnknownModel(f"a twin is for one network; {name or 'none'} was named and the file holds {held}")
     return chosen[0]
-
-
-def _matched(ports: Sequence[TensorSpec], graph: Sequence[TensorSpec], name: str) -> list[str]:
-    """Names of the graph's tensors in the order of the ports."""
-    if len(ports) != len(graph):
-        raise ArtifactError(f"{name}: it has {len(graph)} tensors where the file has {len(ports)} ports")
-    by_name = {spec.name: spec for spec in graph}
-    if {port.name for port in ports} == set(by_name):
-        graph = [by_name[port.name] for port in ports]
-    for port, spec in zip(ports, graph, strict=True):
-        if not _takes(spec.dtype, port.dtype) or not _agree(port.shape, spec.shape):
-            raise ArtifactError(f"{name}: {spec.name!r} is {spec}, the port {port.name!r} is {port}")
-    return [spec.name for spec in graph]
-
-
-def _takes(graph: np.dtype[Any], port: np.dtype[Any]) -> bool:
-    """Whether a graph's tensor can stand for a port's; the bytes of an image may become floats."""
-    return graph == port or (graph, port) == (FLOAT32, UINT8)
-
-
-def _agree(port: Sequence[Dim], graph: Sequence[Dim]) -> bool:
-    return len(port) == len(graph) and all(
-        isinstance(have, str) or have == want for have, want in zip(graph, port, strict=True)
-    )

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar, final
+from typing import Any, TypeVar, final
 
 import numpy as np
 
 from . import formats, layout
 from .codec import FLOAT32, UINT8
-from .errors import ArtifactError, ConfigError, DeviceError
+from .errors import ArtifactError, ConfigError
 from .formats import PortFormat
+from .onnx_extents import Extents, output_extents
 from .onnx_graph import Channels, OnnxGraph
-from .onnx_model import OnnxExecutor, read_specs
+from .onnx_model import read_specs
 from .port import Port
 from .program import Network
 from .spec import TensorSpec
@@ -21,7 +22,6 @@ from .spec import TensorSpec
 __all__ = ["Options", "Plan", "plan"]
 
 _T = TypeVar("_T")
-_Extents: TypeAlias = tuple[int, ...]
 
 _MAX_RANK = 5
 _SPATIAL_RANK = 3
@@ -62,12 +62,12 @@ class Options:
         port_format: of float32 tensors that `formats` does not name.
     """
 
-    shapes: Mapping[str, _Extents]
+    shapes: Mapping[str, Extents]
     layouts: Mapping[str, str]
     formats: Mapping[str, PortFormat]
     port_format: PortFormat
 
-    def shape(self, model: str, tensor: str) -> _Extents | None:
+    def shape(self, model: str, tensor: str) -> Extents | None:
         """The extents given for an input, or None."""
         return _lookup(self.shapes, model, tensor)
 
@@ -136,7 +136,7 @@ def plan(name: str, data: bytes, options: Options) -> Plan:
     )
 
 
-def _port(spec: TensorSpec, form: PortFormat, shape: _Extents, axes: str) -> Port:
+def _port(spec: TensorSpec, form: PortFormat, shape: Extents, axes: str) -> Port:
     if not layout.valid(axes, len(shape)):
         raise ConfigError(f"{spec.name!r} of {shape} cannot have the layout {axes!r}")
     return Port(
@@ -178,7 +178,7 @@ def _output_format(spec: TensorSpec, name: str, options: Options) -> PortFormat:
     return form
 
 
-def _input_shape(spec: TensorSpec, name: str, options: Options) -> _Extents:
+def _input_shape(spec: TensorSpec, name: str, options: Options) -> Extents:
     """The extents of one frame, the batch's 1 first."""
     _check_rank(spec.name, len(spec.shape), name)
     batch = spec.shape[0]
@@ -200,7 +200,7 @@ def _input_shape(spec: TensorSpec, name: str, options: Options) -> _Extents:
     return fixed
 
 
-def _admits(spec: TensorSpec, given: _Extents) -> bool:
+def _admits(spec: TensorSpec, given: Extents) -> bool:
     return (
         len(given) == len(spec.shape)
         and given[0] == 1
@@ -210,15 +210,10 @@ def _admits(spec: TensorSpec, given: _Extents) -> bool:
 
 
 def _output_shapes(
-    graph: OnnxGraph, network: Network, inputs: Sequence[_Extents], data: bytes
-) -> list[_Extents]:
-    """The extents of one frame's outputs: inferred, or seen in a run where inference cannot tell."""
-    inferred = graph.output_shapes(dict(zip((spec.name for spec in network.inputs), inputs, strict=True)))
-    shapes = [inferred[spec.name] for spec in network.outputs]
-    if None in shapes:
-        seen = _run_once(network, inputs, data)
-        shapes = [shape or made for shape, made in zip(shapes, seen, strict=True)]
-    known = [shape for shape in shapes if shape is not None]
+    graph: OnnxGraph, network: Network, inputs: Sequence[Extents], data: bytes
+) -> list[Extents]:
+    """The extents of one frame's outputs."""
+    known = output_extents(graph, network, inputs, data)
     for spec, shape in zip(network.outputs, known, strict=True):
         _check_rank(spec.name, len(shape), network.name)
         if shape[0] != 1 or min(shape) < 1:
@@ -229,14 +224,6 @@ def _output_shapes(
     return known
 
 
-def _run_once(network: Network, inputs: Sequence[_Extents], data: bytes) -> list[_Extents]:
-    zeros = [np.zeros(shape, spec.dtype) for spec, shape in zip(network.inputs, inputs, strict=True)]
-    try:
-        return [array.shape for array in OnnxExecutor(data, name=network.name).run(zeros)]
-    except DeviceError as error:
-        raise ArtifactError(f"{network.name}: it does not run on a frame of zeros: {error}") from error
-
-
 def _check_rank(tensor: str, rank: int, name: str) -> None:
     if not 1 <= rank <= _MAX_RANK:
         raise ArtifactError(
@@ -245,7 +232,7 @@ def _check_rank(tensor: str, rank: int, name: str) -> None:
 
 
 def _channels(
-    structure: Callable[[str, int], Channels | None], spec: TensorSpec, shape: _Extents
+    structure: Callable[[str, int], Channels | None], spec: TensorSpec, shape: Extents
 ) -> Channels | None:
     """Where channels stand, by what is around the tensor, else by the extent that is an image's."""
     if len(shape) < _SPATIAL_RANK:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
+from .elf_header import is_elf
 from .errors import ArtifactError
 from .spec import TensorSpec
 
@@ -58,12 +59,14 @@ class Artifact:
         data: the whole content.
         network: which network is meant where the file holds several, or None.
         twin: ONNX bytes for a simulated device whose file carries no twin, or None.
+        sidecar: JSON that tells the tensors of a file which does not, or None; see `models/sidecar.py`.
     """
 
     name: str
     data: bytes
     network: str | None = None
     twin: bytes | None = None
+    sidecar: bytes | None = None
 
     @classmethod
     def read(
@@ -73,14 +76,26 @@ class Artifact:
         name: str | None = None,
         network: str | None = None,
         twin: str | Path | bytes | None = None,
+        sidecar: str | Path | bytes | None = None,
     ) -> Artifact:
         """Read a path, or take bytes as they are, which `name` names.
+
+        Without `sidecar`, that of an ELF file at `PATH` is the file `PATH.json`, if there is one.
 
         Raises:
             ArtifactError: the path cannot be read; the message holds the reason.
         """
         called = (name or "<bytes>") if isinstance(source, bytes) else Path(source).name
-        return cls(called, _content(source), network, None if twin is None else _content(twin))
+        data = _content(source)
+        if sidecar is None and not isinstance(source, bytes) and is_elf(data):
+            sidecar = _beside(Path(source))
+        given = (None if part is None else _content(part) for part in (twin, sidecar))
+        return cls(called, data, network, *given)
+
+
+def _beside(path: Path) -> Path | None:
+    sidecar = path.with_name(f"{path.name}.json")
+    return sidecar if sidecar.exists() else None
 
 
 def _content(source: str | Path | bytes) -> bytes:

@@ -33,6 +33,7 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         name: its name in the runtime; the network's own without one.
         network: which network, where the file holds several.
         twin: an ONNX file for simulated devices, where the model file carries no twin.
+        sidecar: a JSON file that tells the tensors of a module which does not; `<path>.json` without it.
         groups: addresses of the groups that may serve it; every group that takes it without them.
         queue: frames that may wait.
         queue_bytes: bytes of their inputs.
@@ -47,6 +48,7 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str | None = None
     network: str | None = None
     twin: str | None = None
+    sidecar: str | None = None
     groups: list[str] | None = None
     queue: Positive = 1024
     queue_bytes: Positive = 256 * 2**20
@@ -63,6 +65,7 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             name=self.name,
             network=self.network,
             twin=self.twin,
+            sidecar=self.sidecar,
             groups=self.groups,
             limits=Limits(self.queue, self.queue_bytes, self.overflow),
             timeout=self.timeout,
@@ -98,5 +101,6 @@ def read_config(path: Path) -> Config:
 
 
 def _resolved(model: ModelConfig, folder: Path) -> ModelConfig:
-    twin = None if model.twin is None else str(folder / model.twin)
-    return msgspec.structs.replace(model, path=str(folder / model.path), twin=twin)
+    given = {"path": model.path, "twin": model.twin, "sidecar": model.sidecar}
+    files = {key: str(folder / file) for key, file in given.items() if file is not None}
+    return msgspec.structs.replace(model, **files)

@@ -50,6 +50,7 @@ class LoadOptions:
     name: str | None = None
     network: str | None = None
     twin: str | Path | bytes | None = None
+    sidecar: str | Path | bytes | None = None
     groups: Sequence[str] | None = None
     limits: Limits = field(default_factory=Limits)
     timeout: float | None = None
@@ -133,7 +134,9 @@ class Repertoire:
         if name is not None:
             self._reserve(name)
         try:
-            artifact = await self._read(source, name, network=options.network, twin=options.twin)
+            artifact = await self._read(
+                source, name, network=options.network, twin=options.twin, sidecar=options.sidecar
+            )
             programs = await self._prepare(artifact, self._fleet.named(options.groups))
             network = _chosen(artifact, next(iter(programs.values())))
             if name is None:
@@ -210,12 +213,18 @@ class Repertoire:
         self._telemetry.emit("unloaded", model=name)
 
     async def replace(
-        self, name: str, source: str | Path | bytes, *, network: str | None, twin: str | Path | bytes | None
+        self,
+        name: str,
+        source: str | Path | bytes,
+        *,
+        network: str | None,
+        twin: str | Path | bytes | None,
+        sidecar: str | Path | bytes | None,
     ) -> None:
         """Exchange a model's file in service; see `Runtime.replace`."""
         found = self.find(name)
         stations = [station for station in self._fleet if found.context in station.group.contexts]
-        artifact = await self._read(source, name, network=network, twin=twin)
+        artifact = await self._read(source, name, network=network, twin=twin, sidecar=sidecar)
         programs = await self._prepare(artifact, stations, every=True)
         networks = {station: _chosen(artifact, program) for station, program in programs.items()}
         for network_ in networks.values():
@@ -259,8 +268,11 @@ class Repertoire:
         *,
         network: str | None,
         twin: str | Path | bytes | None,
+        sidecar: str | Path | bytes | None,
     ) -> Artifact:
-        return await self._off_loop(partial(Artifact.read, source, name=name, network=network, twin=twin))
+        return await self._off_loop(
+            partial(Artifact.read, source, name=name, network=network, twin=twin, sidecar=sidecar)
+        )
 
     async def _prepare(
         self, artifact: Artifact, stations: Sequence[Station], *, every: bool = False

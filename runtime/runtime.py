@@ -185,6 +185,7 @@ class Runtime:
         name: str | None = None,
         network: str | None = None,
         twin: str | Path | bytes | None = None,
+        sidecar: str | Path | bytes | None = None,
         groups: Sequence[str] | None = None,
         limits: Limits | None = None,
         timeout: float | None = None,
@@ -199,6 +200,8 @@ class Runtime:
             name: its name in this runtime; the network's own without one.
             network: which network, where the file holds several.
             twin: an ONNX graph for simulated devices, where the file carries no twin of its own.
+            sidecar: JSON that tells names, shapes and dtypes of the tensors, for a module that does not (a
+                compiled `lib0.out`). Without it the file `SOURCE.json` counts, if there is one.
             groups: addresses of the groups that may serve it; without them every group that takes it.
             limits: bounds of its queue; 1024 frames, 256 MiB, refuse without them.
             timeout: default of `infer`, seconds.
@@ -216,6 +219,7 @@ class Runtime:
             name=name,
             network=network,
             twin=twin,
+            sidecar=sidecar,
             groups=groups,
             limits=limits or Limits(),
             timeout=timeout,
@@ -240,6 +244,7 @@ class Runtime:
         *,
         network: str | None = None,
         twin: str | Path | bytes | None = None,
+        sidecar: str | Path | bytes | None = None,
     ) -> None:
         """Put another file in a model's place, in service: no request is dropped.
 
@@ -250,7 +255,8 @@ class Runtime:
             ArtifactError: the file cannot be read, its ports differ, or a group refuses it.
             UnknownModel: no such model is loaded, or the file holds no such network.
         """
-        await self._order(self._in_service().replace(name, source, network=network, twin=twin))
+        replacing = self._in_service().replace(name, source, network=network, twin=twin, sidecar=sidecar)
+        await self._order(replacing)
 
     async def pin(self, name: str) -> None:
         """Make a model resident on every group that serves it, and keep it so until it is unloaded.

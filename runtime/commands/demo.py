@@ -1,4 +1,4 @@
-"""`repertory demo`: three networks share one device and find faces."""
+"""`repertory demo`: three networks share devices and find faces."""
 
 from __future__ import annotations
 
@@ -19,28 +19,31 @@ if TYPE_CHECKING:  # it needs the extra
 
 __all__ = ["Demo"]
 
-_SCHEMES = ("sim+memx", "cpu")
-"""Devices that compute the demonstration's networks."""
-
 
 @final
 class Demo(Command):
-    """Find faces in photographs with three networks (MTCNN) that share one device.
+    """Find faces in photographs with three networks (MTCNN) that share one device, or several.
 
     All photographs go through the cascade at once; every window is a request of its own, and the networks
     swap on the device. Without options the device is a simulated MX3, which computes the real networks'
-    answers; cpu:// runs the same networks on this machine. Pictures are written to --out: each photograph
-    with its faces, and what the device did.
+    answers; cpu:// runs the same networks on this machine. With a simulated DSP beside it (--devices
+    sim+memx://0 sim+c7x://) the finest of the three goes there. Pictures are written to --out: each
+    photograph with its faces, and what each device did.
 
     Needs the extra `demo`: pip install "repertory[demo]"
     """
 
     name = "demo"
-    summary = "find faces with three networks on one device"
+    summary = "find faces with three networks on one device, or several"
 
     def arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
-            "--device", default="sim+memx://0", help="address (default sim+memx://0; try cpu://)"
+            "--devices",
+            "--device",
+            nargs="+",
+            default=["sim+memx://0"],
+            metavar="ADDRESS",
+            help="one or several (default sim+memx://0; try cpu://)",
         )
         parser.add_argument(
             "--out", type=Path, default=Path("repertory-demo"), metavar="DIR", help="for the pictures"
@@ -48,28 +51,35 @@ class Demo(Command):
         parser.add_argument("--json", action="store_true", help="print JSON")
 
     def run(self, options: argparse.Namespace) -> None:
-        if options.device.partition("://")[0] not in _SCHEMES:
-            raise ConfigError(
-                f"--device {options.device}: the demonstration's networks are not compiled for hardware;"
-                f" they run on {' and '.join(f'{scheme}://' for scheme in _SCHEMES)}"
-            )
         from repertory.runtime.demo import photos  # noqa: PLC0415  (what follows needs the extra)
 
         photos.require()
-        from repertory.runtime.demo import show  # noqa: PLC0415
+        from repertory.runtime.demo import placement, show  # noqa: PLC0415
 
+        _check(options.devices, placement.SCHEMES)
         with progress("photographs", len(photos.FACES)) as step, one_error():
-            found = anyio.run(show.run, options.device, step)
+            found = anyio.run(show.run, options.devices, step)
         pictures = _write_pictures(found, options.out)
         printed(_facts(found), _text(found, pictures), json=options.json)
+
+
+def _check(devices: list[str], schemes: tuple[str, ...]) -> None:
+    for device in devices:
+        if device.partition("://")[0] not in schemes:
+            *others, last = (f"{scheme}://" for scheme in schemes)
+            raise ConfigError(
+                f"--devices {device}: the demonstration's networks are not compiled for hardware; they run"
+                f" on {', '.join(others)} and {last}"
+            )
 
 
 def _write_pictures(found: Found, folder: Path) -> list[Path]:
     from repertory.runtime.demo import pictures  # noqa: PLC0415
 
     images = {name: pictures.annotate(pixels, found.faces[name]) for name, pixels in found.photos.items()}
-    for name, spans in found.spans.items():
-        images["timeline"] = pictures.timeline(spans, title=name)
+    several = len(found.spans) > 1
+    for at, (name, spans) in enumerate(found.spans.items(), 1):
+        images[f"timeline-{at}" if several else "timeline"] = pictures.timeline(spans, title=name)
     written = [folder / f"{name}.png" for name in images]
     try:
         folder.mkdir(parents=True, exist_ok=True)

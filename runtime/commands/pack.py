@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import final
+from typing import Any, Final, final
 
 from repertory.models.dfp import Dfp
-from repertory.models.errors import ArtifactError, ConfigError
-from repertory.models.formats import PortFormat
-from repertory.models.pack import pack_memx
+from repertory.models.errors import ConfigError
+from repertory.models.program import Artifact
 
 from .command import Command, printed
-from .inspect import dfp_facts, dfp_text
+from .dfp_facts import dfp_facts, dfp_text
+from .dynmod_facts import dynmod_facts, dynmod_text
+from .pack_dfp import FORMATS, pack_dfp
+from .pack_dynmod import pack_dynmod
 
 __all__ = ["Pack"]
-
-_FORMATS = {
-    "fp32": PortFormat.FLOAT32,
-    "bf16": PortFormat.BF16,
-    "gbf80": PortFormat.GBF80,
-    "gbf80-row": PortFormat.GBF80_ROW,
-    "rgb888": PortFormat.RGB888,
-}
 
 
 @final
@@ -33,14 +27,20 @@ class Pack(Command):
     graph for the simulator to compute; there is no code for a chip in it, it is marked as a simulation
     twin, and real hardware refuses it. For hardware, use the vendor's compiler.
 
-    A device port has one fixed shape: where the graph's input is open, give --shape. The batch is 1: a
-    frame is one item of the batch.
+    Its shapes are fixed: where the graph's input is open, give --shape. The batch is 1: a frame is one item
+    of the batch.
 
-    Ports are FLOAT32 unless --format says otherwise. fp32, bf16, gbf80 and gbf80-row are for inputs and
-    outputs; what they round, the simulated device rounds too. rgb888 is for inputs: its callers give uint8,
-    which a float32 graph gets as the numbers 0 to 255. uint8 inputs are rgb888 in any case.
+    Family memx: a DFP. Ports are FLOAT32 unless --format says otherwise. fp32, bf16, gbf80 and gbf80-row are
+    for inputs and outputs; what they round, the simulated device rounds too. rgb888 is for inputs: its
+    callers give uint8, which a float32 graph gets as the numbers 0 to 255. uint8 inputs are rgb888 in any
+    case.
 
-    example: repertory pack pnet.onnx --family memx --shape input_1=1,352,272,3 -o pnet.dfp
+    Family c7x: a module for a DSP, lib0.out, of one network. Tensors go as the graph has them, so that there
+    are no formats and no layouts; a batch that the graph fixes may be any.
+
+    Examples:
+      repertory pack pnet.onnx --family memx --shape input_1=1,352,272,3 -o pnet.dfp
+      repertory pack rnet.onnx --family c7x -o lib0.out
     """
 
     name = "pack"
@@ -51,7 +51,9 @@ class Pack(Command):
             "model", nargs="+", type=Path, help="ONNX files; several make one DFP of several networks"
         )
         parser.add_argument("-o", "--output", type=Path, required=True, help="the file to write")
-        parser.add_argument("--family", choices=["memx"], default="memx", help="whose format (memx: DFP)")
+        parser.add_argument(
+            "--family", choices=[*_FAMILIES], default="memx", help="whose format (memx: DFP; c7x: module)"
+        )
         parser.add_argument(
             "--shape", action="append", default=[], metavar="NAME=1,H,W,C", help="an input's fixed shape"
         )
@@ -67,9 +69,9 @@ class Pack(Command):
             action="append",
             default=[],
             metavar="[NAME=]FORMAT",
-            help=f"a tensor's port format, or that of all unnamed ones: {', '.join(_FORMATS)}",
+            help=f"a tensor's port format, or that of all unnamed ones: {', '.join(FORMATS)}",
         )
-        parser.add_argument("--chips", type=int, default=4, help="chips of the device group (default 4)")
+        parser.add_argument("--chips", type=int, help="chips of the device group (default 4)")
         parser.add_argument(
             "--co-map",
             action="store_true",
@@ -80,64 +82,25 @@ class Pack(Command):
         parser.add_argument("--json", action="store_true", help="print facts about the file as JSON")
 
     def run(self, options: argparse.Namespace) -> None:
-        named, for_all = _port_formats(options.format)
-        data = pack_memx(
-            [(path.stem, _read(path)) for path in options.model],
-            shapes={name: _extents(name, text) for name, text in _pairs(options.shape)},
-            layouts=dict(_pairs(options.layout)),
-            chips=options.chips,
-            co_map=options.co_map,
-            formats=named,
-            port_format=for_all,
-            latency=_seconds(options.latency_ms),
-            interval=_seconds(options.interval_ms),
-        )
+        pack, facts_of, text_of = _FAMILIES[options.family]
+        data = pack(options)
         try:
             options.output.write_bytes(data)
         except OSError as error:
             raise ConfigError(f"{options.output}: {error.strerror}") from error
-        facts = dfp_facts(str(options.output), len(data), Dfp.read(data))
-        printed(facts, dfp_text(facts), json=options.json)
+        facts = facts_of(str(options.output), data)
+        printed(facts, text_of(facts), json=options.json)
 
 
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ArtifactError(f"{path}: {error.strerror}") from error
+def _facts_of_dfp(path: str, data: bytes) -> dict[str, Any]:
+    return dfp_facts(path, len(data), Dfp.read(data))
 
 
-def _pairs(texts: list[str]) -> list[tuple[str, str]]:
-    pairs: list[tuple[str, str]] = []
-    for text in texts:
-        name, separator, value = text.rpartition("=")
-        if not separator or not name:
-            raise ConfigError(f"{text!r}: NAME=VALUE is wanted")
-        pairs.append((name, value))
-    return pairs
+def _facts_of_dynmod(path: str, data: bytes) -> dict[str, Any]:
+    return dynmod_facts(path, Artifact(path, data))
 
 
-def _extents(name: str, text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(extent) for extent in text.split(","))
-    except ValueError:
-        raise ConfigError(f"--shape {name}={text}: whole numbers with commas are wanted") from None
-
-
-def _port_formats(texts: list[str]) -> tuple[dict[str, PortFormat], PortFormat]:
-    """Return the formats by tensor, and that of all others; the last word counts."""
-    named: dict[str, PortFormat] = {}
-    for_all = PortFormat.FLOAT32
-    for text in texts:
-        name, separator, value = text.rpartition("=")
-        if value not in _FORMATS:
-            raise ConfigError(f"--format {text}: {value!r} is none of {', '.join(_FORMATS)}")
-        if separator:
-            named[name] = _FORMATS[value]
-        else:
-            for_all = _FORMATS[value]
-    return named, for_all
-
-
-def _seconds(milliseconds: float | None) -> float | None:
-    return None if milliseconds is None else milliseconds / 1000
+_FAMILIES: Final = {
+    "memx": (pack_dfp, _facts_of_dfp, dfp_text),
+    "c7x": (pack_dynmod, _facts_of_dynmod, dynmod_text),
+}

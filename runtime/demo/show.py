@@ -1,31 +1,27 @@
-"""The demonstration itself: load three networks on one device, send photographs, remember what happened."""
+"""The demonstration itself: load three networks, send photographs, remember what happened."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import final
 
 import anyio
 
-from repertory.models.pack import pack_memx
 from repertory.runtime.model import Model
 from repertory.runtime.runtime import Runtime, open_runtime
 from repertory.runtime.statistics import Statistics
 from repertory.runtime.timeline import Span
 
 from .boxes import Floats
-from .canvas import CANVAS
 from .cascade import Face, Pixels, find_faces
-from .photos import FACES, NETWORKS, network, photo
+from .photos import FACES, NETWORKS, photo
+from .placement import model_file, placed
 
 __all__ = ["SPANS", "Found", "run"]
 
 SPANS = 100_000
 """Spans that are kept for the timeline."""
-
-_PACES = {"pnet": (0.006, 0.003), "rnet": (0.0008, 0.0002), "onet": (0.0015, 0.0005)}
-"""Simulated latency and interval in seconds: of the order of such networks on four chips."""
 
 
 @final
@@ -66,19 +62,19 @@ class _Served:
         return answer["dense_5"], answer["dense_6"], answer["softmax_2"]
 
 
-async def run(device: str, step: Callable[[], None] = lambda: None) -> Found:
-    """Find the faces in all photographs at once, on one device.
+async def run(devices: Sequence[str], step: Callable[[], None] = lambda: None) -> Found:
+    """Find the faces in all photographs at once.
 
     Args:
-        device: its address.
+        devices: their addresses.
         step: called when a photograph is done.
 
     Raises:
         ExceptionGroup: of what the runtime raised.
     """
     found = Found({name: photo(name) for name in FACES}, {})
-    async with open_runtime([device], spans=SPANS) as rt:
-        nets = _Served({name: await _load(rt, name, device) for name in NETWORKS})
+    async with open_runtime(devices, spans=SPANS) as rt:
+        nets = _Served({name: await _load(rt, name, devices) for name in NETWORKS})
 
         async def look(name: str) -> None:
             found.faces[name] = await find_faces(found.photos[name], nets)
@@ -91,11 +87,6 @@ async def run(device: str, step: Callable[[], None] = lambda: None) -> Found:
     return found
 
 
-async def _load(rt: Runtime, name: str, device: str) -> Model:
-    """Load a network: for an MX3 it is packed first."""
-    data = network(name)
-    if "memx://" in device:
-        latency, interval = _PACES[name]
-        shapes: dict[str, Any] = {"input_1": (1, CANVAS[1], CANVAS[0], 3)} if name == "pnet" else {}
-        data = pack_memx([(name, data)], shapes=shapes, latency=latency, interval=interval)
-    return await rt.load(data, name=name)
+async def _load(rt: Runtime, name: str, devices: Sequence[str]) -> Model:
+    groups = placed(name, devices)
+    return await rt.load(model_file(name, groups[0]), name=name, groups=groups)

@@ -35,8 +35,10 @@ class Programs:
 
     def read(self, ship: Ship, file: int, prepare: Callable[[Artifact], Program]) -> None:
         """Take a file in; what is wrong with it is raised when it is asked for."""
-        data, twin = content(file, ship.size, ship.twin or 0)
-        artifact = Artifact(ship.name, data, ship.network, None if ship.twin is None else twin)
+        sizes = (ship.twin, ship.sidecar)
+        data, *parts = content(file, ship.size, *(size or 0 for size in sizes))
+        given = (None if size is None else part for size, part in zip(sizes, parts, strict=True))
+        artifact = Artifact(ship.name, data, ship.network, *given)
         try:
             program = prepare(artifact)
             if program.key != ship.key:

@@ -194,10 +194,10 @@ class Link:
             self._send()
 
     def _put_file(self, key: str, artifact: Artifact) -> None:
-        data, twin = artifact.data, artifact.twin
-        with sealed(data, twin or b"") as file:
-            size = None if twin is None else len(twin)
-            self._batch.append(Ship(key, artifact.name, artifact.network, len(data), size))
+        parts = (artifact.twin, artifact.sidecar)
+        with sealed(artifact.data, *(part or b"" for part in parts)) as file:
+            sizes = (None if part is None else len(part) for part in parts)
+            self._batch.append(Ship(key, artifact.name, artifact.network, len(artifact.data), *sizes))
             self._send(file)
 
     def _grow(self, slots: int, slot_size: int) -> None:

@@ -70,9 +70,9 @@ class Open(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 @final
 class Ship(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Read a model file: a sealed memfd comes along that holds `size` bytes, then the twin's.
+    """Read a model file: a sealed memfd comes along that holds `size` bytes, then the twin's, the sidecar's.
 
-    `twin` is the twin's size, or None without one. What is wrong with the file is told at `Bind`.
+    `twin` and `sidecar` are sizes, or None without one. What is wrong with the file is told at `Bind`.
     """
 
     key: str
@@ -80,6 +80,7 @@ class Ship(msgspec.Struct, frozen=True, array_like=True, tag=True):
     network: str | None
     size: int
     twin: int | None
+    sidecar: int | None
 
 
 @final

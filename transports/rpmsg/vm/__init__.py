@@ -1,1 +1,1 @@
-"""The vendor's Python class, for scripts that were written for it: `from repertory import C7xVirtualMachine`."""
+"""The vendor's Python class, for its scripts: `from repertory import C7xVirtualMachine`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
@@ -42,6 +42,13 @@ MAX_REPEAT: Final = 0xFFFF
 
 DTYPE_CODES: Final = {"i": 0, "u": 1, "f": 2}
 """DLPack's type codes by numpy's kind; there is none for bool."""
+
+_DTYPES: Final = {
+    (code, 8 * size): np.dtype(f"{kind}{size}")
+    for kind, code in DTYPE_CODES.items()
+    for size in (1, 2, 4, 8)
+    if (kind, size) != ("f", 1)
+}
 
 
 @final
@@ -90,12 +97,9 @@ class Descriptor:
     position: int = 0
 
     @property
-    def dtype(self) -> np.dtype[np.generic] | None:
+    def dtype(self) -> np.dtype[Any] | None:
         """The element type, or None for one that numpy does not have."""
-        kind = {code: kind for kind, code in DTYPE_CODES.items()}.get(self.code)
-        if kind is None or self.bits not in {8, 16, 32, 64} or (kind == "f" and self.bits == 8):
-            return None
-        return np.dtype(f"{kind}{self.bits // 8}")
+        return _DTYPES.get((self.code, self.bits))
 
 
 @final
@@ -187,7 +191,10 @@ class WeightsLoaded:
 @final
 @dataclass(frozen=True, slots=True)
 class Done:
-    """An answer that is a status alone: of unloads, SET_PRINTF_BUF, and of anything refused in 16 bytes."""
+    """An answer that is a status alone: of unloads, SET_PRINTF_BUF, and of anything refused in 16 bytes.
+
+    `opcode` is the request's, as the reply tells it: without the reply bit.
+    """
 
     seq: int
     status: int

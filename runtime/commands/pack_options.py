@@ -1,0 +1,45 @@
+"""Options that packing has for every family, as the command line gives them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from repertory.models.errors import ArtifactError, ConfigError
+
+__all__ = ["pairs", "read", "seconds", "shapes"]
+
+
+def read(path: Path) -> bytes:
+    """Read a graph."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ArtifactError(f"{path}: {error.strerror}") from error
+
+
+def pairs(texts: list[str]) -> list[tuple[str, str]]:
+    """Split texts of the form NAME=VALUE."""
+    found: list[tuple[str, str]] = []
+    for text in texts:
+        name, separator, value = text.rpartition("=")
+        if not separator or not name:
+            raise ConfigError(f"{text!r}: NAME=VALUE is wanted")
+        found.append((name, value))
+    return found
+
+
+def shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
+    """Read texts of the form NAME=1,H,W,C."""
+    return {name: _extents(name, text) for name, text in pairs(texts)}
+
+
+def _extents(name: str, text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(extent) for extent in text.split(","))
+    except ValueError:
+        raise ConfigError(f"--shape {name}={text}: whole numbers with commas are wanted") from None
+
+
+def seconds(milliseconds: float | None) -> float | None:
+    """Convert a time, if one was given."""
+    return None if milliseconds is None else milliseconds / 1000

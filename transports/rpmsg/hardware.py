@@ -1,0 +1,107 @@
+"""`c7x://`: a DSP of this machine that runs c7x_compute."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Final, Literal, final
+
+import msgspec
+
+from repertory.models.errors import ConfigError
+from repertory.transports.address import Address
+from repertory.transports.families import Connect
+from repertory.transports.world import World
+
+from .device import C7xDevice
+from .dsp import Dsp
+from .linux.dsp import LinuxDsp
+
+__all__ = ["DEFAULT", "C7xOptions", "hardware", "hardware_dsp"]
+
+DEFAULT: Final = "7e000000.dsp"
+"""The first C7x of AM67A and J722S, the one that c7x_compute is made for."""
+
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=3600)]
+
+
+@final
+class C7xOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Parameters of `c7x://`.
+
+    Attributes:
+        sysfs: where sysfs is mounted.
+        dev: where the device nodes lie.
+        heap: name below `/dev/dma_heap`, or path, of the heap that the DSP's memory comes from; without it
+            TI's `carveout_vision_apps_shared-memories`, or else the only `carveout_*`.
+        lock_dir: where our lock file lies; shared by all who use the DSP.
+        run_bound: seconds without an answer after which the DSP counts as hung.
+        load_bound: seconds that loading a module may take.
+        any_machine: load modules too whose ELF header names another machine than a C7x.
+        tsc_mhz: clock of the DSP's cycle counter.
+        isolation: `none` only: our own code alone runs, no vendor's library that could crash.
+    """
+
+    sysfs: str = "/sys"
+    dev: str = "/dev"
+    heap: str | None = None
+    lock_dir: str = "/run/lock"
+    run_bound: Seconds = 10.0
+    load_bound: Seconds = 120.0
+    any_machine: bool = False
+    tsc_mhz: Annotated[float, msgspec.Meta(gt=0, le=100_000)] = 1000.0
+    isolation: Literal["process", "none"] = "none"
+
+
+def hardware(address: Address, world: World) -> Connect:
+    """Open a DSP; real time only."""
+    options = address.options(C7xOptions)
+    if options.isolation == "process":
+        raise ConfigError(f"{address.text}: c7x runs no vendor's code, so there is only isolation=none")
+    _checked(address, world)
+
+    def make() -> C7xDevice:
+        return C7xDevice(
+            world,
+            lambda: _dsp(address, options, world),
+            name=_name(address),
+            simulated=False,
+            run_bound=options.run_bound,
+            load_bound=options.load_bound,
+            any_machine=options.any_machine,
+            tsc_hz=options.tsc_mhz * 1e6,
+        )
+
+    return make
+
+
+def hardware_dsp(address: Address, world: World) -> Dsp:
+    """Return the lowest interface of a DSP; nothing is opened yet."""
+    options = address.options(C7xOptions)
+    _checked(address, world)
+    return _dsp(address, options, world)
+
+
+def _checked(address: Address, world: World) -> None:
+    if world.virtual:
+        raise ConfigError(f"{address.text}: real hardware does not run on virtual time; use sim+c7x://")
+    if "/" in address.target or "\0" in address.target:
+        raise ConfigError(
+            f"{address.text}: {address.target!r} is no DSP's name; use {address.scheme}://{DEFAULT}"
+        )
+
+
+def _name(address: Address) -> str:
+    return address.target or DEFAULT
+
+
+def _dsp(address: Address, options: C7xOptions, world: World) -> LinuxDsp:
+    return LinuxDsp(
+        _name(address),
+        now=world.now,
+        pause=time.sleep,
+        sysfs=Path(options.sysfs),
+        dev=Path(options.dev),
+        heap=options.heap,
+        lock_dir=Path(options.lock_dir),
+    )

@@ -1,0 +1,129 @@
+"""What sysfs tells of DSPs, their rpmsg buses and endpoints; nothing is opened.
+
+Indices of all kinds change when a DSP restarts, and gaps are filled: everything is found anew each time,
+from the DSP's name in the device tree on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, final
+
+__all__ = ["FIRMWARE_ENDPOINT", "Control", "Processor", "Sysfs"]
+
+FIRMWARE_ENDPOINT: Final = 20
+"""Where the firmware c7x_compute listens."""
+
+_BUSES: Final = ("rproc-virtio.*.auto/virtio*", "remoteproc*#vdev*buffer/virtio*")
+_CONTROLS: Final = ("*.rpmsg_ctrl.*/rpmsg/rpmsg_ctrl*", "*.rpmsg_chrdev.*/rpmsg/rpmsg_ctrl*")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """A remote processor.
+
+    Attributes:
+        name: in the device tree: `7e000000.dsp`.
+        directory: its own in sysfs, called as its node in /dev: `remoteproc2`.
+        state: `running`, `attached`, `offline`, `crashed`, ...; empty if it cannot be read.
+        firmware: file name of what it runs, likewise.
+    """
+
+    name: str
+    directory: Path
+    state: str
+    firmware: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Control:
+    """The control device of a DSP's rpmsg bus, where endpoints are made.
+
+    Attributes:
+        directory: its own in sysfs, called as its node in /dev: `rpmsg_ctrl0`.
+    """
+
+    directory: Path
+
+    @property
+    def bus(self) -> Path:
+        """The virtio device below which all channels and endpoints of the DSP lie."""
+        return self.directory.parents[2]
+
+
+@final
+class Sysfs:
+    """A look at sysfs; every method looks anew, and takes what vanishes meanwhile for absent.
+
+    Args:
+        root: where sysfs is mounted.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def processors(self) -> list[Processor]:
+        """Return all remote processors, by name."""
+        found = [_processor(link) for link in _sorted(self._root, "class/remoteproc/remoteproc*")]
+        return sorted(found, key=lambda processor: processor.name)
+
+    def processor(self, name: str) -> Processor | None:
+        """Return the processor of this name."""
+        return next((each for each in self.processors() if each.name == name), None)
+
+    def control(self, processor: Processor) -> Control | None:
+        """Return the control device of a processor's bus; of several the one of the lowest index."""
+        below = [
+            found
+            for bus in _BUSES
+            for control in _CONTROLS
+            for found in _sorted(processor.directory, f"{bus}/{control}")
+        ]
+        if below:
+            return Control(below[0])
+        for link in _sorted(self._root, "class/rpmsg/rpmsg_ctrl*"):
+            if processor.name in (link / "device").resolve().parts:
+                return Control(link.resolve())
+        return None
+
+    def channels(self, control: Control) -> list[str]:
+        """Return what is announced on the bus, as `name.source.destination`."""
+        prefix = f"{control.bus.name}."
+        return [path.name.removeprefix(prefix) for path in _sorted(control.bus, f"{prefix}*")]
+
+    def endpoint(self, control: Control, name: str) -> str | None:
+        """Return what the node in /dev of the endpoint `name` is called: one made by this control device."""
+        beside = (
+            link.resolve()
+            for link in _sorted(self._root, "class/rpmsg/rpmsg*")
+            if control.bus in link.resolve().parents
+        )
+        for directory in (*_sorted(control.directory, "rpmsg*"), *beside):
+            if _text(directory / "name") == name:
+                return directory.name
+        return None
+
+
+def _processor(link: Path) -> Processor:
+    return Processor(
+        (link / "device").resolve().name, link.resolve(), _text(link / "state"), _text(link / "firmware")
+    )
+
+
+def _text(path: Path) -> str:
+    with suppress(OSError, UnicodeDecodeError):
+        return path.read_text().strip()
+    return ""
+
+
+def _sorted(root: Path, pattern: str) -> Iterator[Path]:
+    """Return what matches, by index: `rpmsg9` before `rpmsg10`."""
+    found: list[Path] = []
+    with suppress(OSError):
+        found.extend(root.glob(pattern))
+    return iter(sorted(found, key=lambda path: (len(path.name), path.name)))

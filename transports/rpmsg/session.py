@@ -1,0 +1,246 @@
+"""A connected DSP with at most one module on it.
+
+The firmware has four slots for modules, and only one is usable: the entry point is a single global that
+the last load takes over, each file is loaded from the same memory in which the weights of the one before
+still lie, and every unload resets the heap of all. So a swap is unload and load. A client that dies leaves
+its module behind, and the slot with it, until the DSP restarts; so what an earlier connection left is
+looked for and unloaded.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, Self, final
+
+from repertory.models.errors import DeviceLost
+
+from .client import Client
+from .dsp import Dsp
+from .errors import DspRefusal, Status
+from .wire import requests
+from .wire.messages import Done, Loaded, Opcode, Pong
+from .workspace import FixedWorkspace, Need, PurposeWorkspace, Workspace
+
+__all__ = ["LOAD_BOUND", "OPEN_BOUND", "SLOTS", "SWEEP", "UNLOAD_BOUND", "Ledger", "Session"]
+
+OPEN_BOUND: Final = 15.0
+"""Seconds that a DSP may take to answer first; the job of a client before may still run."""
+
+LOAD_BOUND: Final = 120.0
+"""Seconds that a load may take; 35 were quoted for a file of 319 MB."""
+
+UNLOAD_BOUND: Final = 2.0
+"""Seconds that an unload may take."""
+
+SLOTS: Final = 4
+"""Modules that the firmware can hold."""
+
+SWEEP: Final = 256
+"""Handles that are tried, from 1 on, when slots seem to be taken by clients that have gone."""
+
+_SLACK_MS = 5000
+_DRIFT = 0.02  # of two clocks
+_WRAP = 1 << 32
+
+_log = logging.getLogger("repertory.c7x")
+
+
+@final
+@dataclass(slots=True)
+class Ledger:
+    """What is known of a DSP over connections.
+
+    Attributes:
+        seq: numbers of requests.
+        handle: of the module that we loaded and have not unloaded; 0 for none.
+        uncertain: whether a load was asked for whose answer is missing.
+        highest: the largest handle that was seen.
+        uptime: the firmware's in ms, and when it was read; None before the first time.
+    """
+
+    seq: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+    handle: int = 0
+    uncertain: bool = False
+    highest: int = 0
+    uptime: tuple[int, float] | None = None
+
+    def restarted(self, pong: Pong, now: float) -> bool:
+        """Note the uptime; whether it is less than it must be, so that every handle is void."""
+        before, self.uptime = self.uptime, (pong.uptime_ms, now)
+        if before is None:
+            return False
+        elapsed = (now - before[1]) * 1000
+        behind = (before[0] + elapsed - pong.uptime_ms) % _WRAP
+        return _SLACK_MS + _DRIFT * elapsed < behind < _WRAP - _SLACK_MS - _DRIFT * elapsed
+
+    def forget(self) -> None:
+        """The DSP has restarted."""
+        self.handle, self.highest, self.uncertain = 0, 0, False
+
+
+@final
+class Session:
+    """Driver code, used by one driver loop; `open` makes one.
+
+    Attributes:
+        client: the connection.
+        workspace: the memory.
+        firmware: what the DSP said of itself at the open.
+        handle: of the loaded module; 0 for none.
+    """
+
+    def __init__(self, client: Client, workspace: Workspace, firmware: Pong, ledger: Ledger) -> None:
+        self.client = client
+        self.workspace = workspace
+        self.firmware = firmware
+        self._ledger = ledger
+
+    @classmethod
+    async def open(
+        cls,
+        dsp: Dsp,
+        ledger: Ledger,
+        *,
+        now: Callable[[], float],
+        bound: float = OPEN_BOUND,
+        pipelined: bool = True,
+    ) -> Self:
+        """Connect, take the memory, and free what an earlier connection left.
+
+        Args:
+            dsp: the lowest interface; closed with the session.
+            ledger: what is known of this DSP from before.
+            now: the world's clock.
+            bound: seconds that the DSP may take to answer first.
+            pipelined: whether jobs are staged while others run; else there is one slot and one area.
+
+        Raises:
+            DeviceError: as `Client.open` and `Workspace`; nothing is left open then.
+        """
+        client = Client(dsp, now=now, seq=ledger.seq)
+        try:
+            firmware = await client.open(bound=bound)
+            session = cls(client, _workspace(dsp, client, pipelined=pipelined), firmware, ledger)
+        except BaseException:
+            client.close()
+            raise
+        try:
+            await session._settle_in(firmware, now())
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+    @property
+    def handle(self) -> int:
+        """Of the loaded module; 0 for none."""
+        return self._ledger.handle
+
+    async def load(self, data: bytes, need: Need, *, bound: float = LOAD_BOUND) -> Loaded:
+        """Load a module in the place of the one that is loaded.
+
+        Raises:
+            ArtifactError: it does not fit into the memory.
+            DspRefusal: the firmware does not load it; nothing is loaded then.
+            DeviceError: as `Client.ask`.
+        """
+        await self.unload()
+        self.workspace.arrange(need)
+        module = self.workspace.module
+        module.view[: len(data)] = data
+        module.buffer.flush()
+        try:
+            return await self._load(len(data), bound)
+        except DspRefusal as refusal:
+            if refusal.status not in {Status.LOAD, Status.NO_MEMORY} or not await self._sweep():
+                raise
+            return await self._load(len(data), bound)
+
+    async def unload(self) -> None:
+        """Unload what is loaded, if anything is. A firmware that does not know it has restarted.
+
+        Raises:
+            DeviceError: as `Client.ask`, but for refusals.
+        """
+        handle, self._ledger.handle = self._ledger.handle, 0
+        if handle:
+            await self._unload(handle)
+
+    async def check(self, now: float, *, bound: float) -> Pong:
+        """Ask an idle DSP how it is.
+
+        Raises:
+            DeviceLost: it has restarted, and what was loaded is gone.
+            DeviceError: as `Client.ping`.
+        """
+        pong = await self.client.ping(bound=bound)
+        if self._ledger.restarted(pong, now):
+            self._ledger.forget()
+            raise DeviceLost("the DSP has restarted: its uptime went backwards", family="c7x", call="PING")
+        return pong
+
+    def close(self) -> None:
+        """Give everything back but a loaded module. Any number of times."""
+        self.workspace.close()
+        self.client.close()
+
+    async def _settle_in(self, firmware: Pong, now: float) -> None:
+        """Free what an earlier connection of ours left, and name the printf buffer."""
+        if self._ledger.restarted(firmware, now):
+            self._ledger.forget()
+        printf = self.workspace.printf
+        if printf is not None:
+            name = partial(requests.set_printf_buf, address=printf.address, size=printf.size)
+            await self.client.ask(Opcode.SET_PRINTF_BUF, name, Done, bound=UNLOAD_BOUND)
+        await self.unload()
+        if self._ledger.uncertain:
+            await self._sweep()
+
+    async def _load(self, size: int, bound: float) -> Loaded:
+        ledger = self._ledger
+        ledger.uncertain = True
+        try:
+            loaded = await self.client.ask(
+                Opcode.DYN_LOAD, partial(requests.dyn_load, elf_size=size), Loaded, bound=bound
+            )
+        except DspRefusal:
+            ledger.uncertain = False
+            raise
+        ledger.uncertain = False
+        ledger.handle = loaded.handle
+        ledger.highest = max(ledger.highest, loaded.handle)
+        return loaded
+
+    async def _unload(self, handle: int) -> bool:
+        """Unload a module; False where the firmware does not know it."""
+        forget = partial(requests.dyn_unload, handle=handle)
+        try:
+            await self.client.ask(Opcode.DYN_UNLOAD, forget, Done, bound=UNLOAD_BOUND)
+        except DspRefusal as refusal:
+            if refusal.status != Status.HANDLE:
+                _log.warning("%s", refusal)
+            return False
+        return True
+
+    async def _sweep(self) -> int:
+        """Unload what clients that have gone left behind; return how many modules that were."""
+        freed = 0
+        for handle in range(1, max(self._ledger.highest + SLOTS, SWEEP) + 1):
+            freed += await self._unload(handle)
+            if freed == SLOTS:
+                break
+        self._ledger.uncertain = False
+        if freed:
+            _log.warning("unloaded %d modules that somebody had left on the DSP", freed)
+        return freed
+
+
+def _workspace(dsp: Dsp, client: Client, *, pipelined: bool) -> Workspace:
+    """As many areas as the wire can tell apart, and one more slot, to stage the next job in."""
+    kind = PurposeWorkspace if client.wire.names_result else FixedWorkspace
+    areas = 2 if pipelined and client.wire.names_result else 1
+    return kind(dsp, slots=areas + pipelined, areas=areas)

@@ -1,0 +1,142 @@
+"""An endpoint over a real descriptor: a socket pair, with the firmware in a thread at its other end."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, TypeAlias, final
+
+from repertory.models.errors import ContractError, DeviceLost
+from repertory.transports.rpmsg.endpoint import Endpoint
+from repertory.transports.rpmsg.linux.endpoint import READ, FdEndpoint
+from repertory.transports.world import Condition, drive
+
+from .board import Board, Port
+
+__all__ = ["SocketEndpoint"]
+
+_Step: TypeAlias = Callable[[], None]
+
+
+def _end() -> None:
+    """What the thread gets instead of something to compute."""
+
+
+@final
+class SocketEndpoint(Endpoint):
+    """The endpoint that hardware has too, with what a socket does otherwise made up for.
+
+    Sends are counted, as rpmsg has a fixed number of buffers; and when the core is stopped, what had
+    arrived is lost, as rpmsg_char does it.
+
+    Raises:
+        DeviceBusy: somebody is connected.
+        DeviceLost: the core is stopped.
+    """
+
+    def __init__(self, board: Board, condition: Condition, now: Callable[[], float], name: str) -> None:
+        self._board = board
+        self._condition = condition
+        self._now = now
+        with condition:
+            self._port = board.open_port(now(), inline=False)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._inner = FdEndpoint(ours.detach(), now=now, empty_is_end=True)
+        self._core = _Core(board, self._port, condition, now, theirs)
+        threading.Thread(target=self._core.run, name=f"simulated {name}", daemon=True).start()
+
+    def send(self, message: bytes) -> bool:
+        with self._condition:
+            self._board.advance(self._now())
+            self._port.check()
+            if not self._board.reserve():
+                return False
+            sent = False
+            try:
+                sent = self._inner.send(message)
+            finally:
+                if not sent:
+                    self._board.travelling -= 1
+            self._condition.notify()
+            return sent
+
+    async def receive(self, timeout: float | None) -> bytes | None:
+        try:
+            message = await self._inner.receive(timeout)
+        except DeviceLost:
+            self._port.check()
+            raise
+        self._port.check()
+        if self._core.backlog:
+            with self._condition:
+                self._condition.notify()
+        return message
+
+    def wake(self) -> None:
+        self._inner.wake()
+
+    def close(self) -> None:
+        with self._condition:
+            self._core.pull()
+            self._board.close_port(self._port)
+            self._condition.notify()
+        self._inner.close()
+
+
+@final
+class _Core:
+    """The thread: messages in, time on, messages out, and twins computed while nothing is held.
+
+    Attributes:
+        backlog: replies that the socket had no room for; rpmsg always has.
+    """
+
+    def __init__(
+        self, board: Board, port: Port, condition: Condition, now: Callable[[], float], end: socket.socket
+    ) -> None:
+        end.setblocking(False)
+        self.backlog: deque[bytes] = deque()
+        self._board = board
+        self._port = port
+        self._condition = condition
+        self._now = now
+        self._end: Final = end
+
+    def run(self) -> None:
+        """Serve until the connection ends."""
+        drive(self._serve())
+        self._end.close()
+
+    async def _serve(self) -> None:
+        while True:
+            step = await self._condition.wait(self._step, timeout=None, next_event=self._board.next_event)
+            if step is None or step is _end:
+                return
+            step()
+
+    def pull(self) -> None:
+        """Take what has been sent; the condition is held."""
+        with suppress(BlockingIOError, ConnectionError, OSError):
+            while message := self._end.recv(READ):
+                self._board.deliver(self._port, message, self._now())
+
+    def _step(self) -> _Step | None:
+        if self._port.loss is not None:
+            return _end
+        self.pull()
+        self._board.advance(self._now())
+        self._push()
+        if self._port.loss is not None:
+            return _end
+        return self._board.firmware.claim()
+
+    def _push(self) -> None:
+        while (message := self._port.take(self._now())) is not None:
+            self.backlog.append(message)
+        with suppress(BlockingIOError, ConnectionError):
+            while self.backlog:
+                self._end.send(self.backlog[0])
+                self.backlog.popleft()

@@ -1,0 +1,260 @@
+"""Where a module, its inputs and its results lie in the memory that host and DSP share.
+
+The firmware of version 2 knows fixed addresses: the module at the carveout's base, results 480 MiB behind
+it. Version 3 is told where inputs and results are. Syncing caches costs by the whole buffer (TI measured
+77 us per MiB on a BeagleY-AI), so each purpose gets a buffer of its own, just large enough. For version 2
+that works only where the kernel places buffers one behind the other; `Dsp.allocate` tells the address, and
+where it is another than the firmware's, one buffer of 512 MiB takes the place of all.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+from repertory.models.errors import ArtifactError, DeviceLost
+
+from .dsp import Dsp
+from .memory import PAGE, Buffer, Window, aligned
+
+__all__ = [
+    "BASE",
+    "CARVEOUT",
+    "PRINTF",
+    "RESULT",
+    "RESULT_SIZE",
+    "STAGING_SIZE",
+    "FixedWorkspace",
+    "Need",
+    "PurposeWorkspace",
+    "Workspace",
+]
+
+BASE: Final = 0xC000_0000
+"""Address of the carveout for the DSP."""
+
+CARVEOUT: Final = 0x2000_0000
+"""Bytes of it: 512 MiB."""
+
+STAGING_SIZE: Final = 0x1D40_0000
+"""Bytes for the module, and in version 2 for inputs behind it: 468 MiB."""
+
+RESULT: Final = 0x1E00_0000
+"""Offset of the results in version 2; staging and the KV cache lie before it."""
+
+PRINTF: Final = 0x1_0000
+"""Bytes for what a module prints: the last of the carveout in version 2, a buffer in version 3."""
+
+RESULT_SIZE: Final = CARVEOUT - RESULT - PRINTF
+"""Bytes for results in version 2, and for inputs and results together in version 3."""
+
+_log = logging.getLogger("repertory.c7x")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a module wants of the memory, in bytes.
+
+    Attributes:
+        module: the file.
+        inputs: all inputs of one job, with the table of their descriptors.
+        outputs: all outputs of one job, likewise.
+    """
+
+    module: int
+    inputs: int
+    outputs: int
+
+    def paged(self) -> Need:
+        """Round everything up to pages, at least one."""
+        return Need(*(aligned(max(size, 1), PAGE) for size in (self.module, self.inputs, self.outputs)))
+
+    def or_more(self, other: Need) -> Need:
+        """Return what is enough for both."""
+        module, inputs = max(self.module, other.module), max(self.inputs, other.inputs)
+        return Need(module, inputs, max(self.outputs, other.outputs))
+
+
+class Workspace(ABC):
+    """The memory of one connection. It only grows, so models that swap back and forth move nothing.
+
+    Attributes:
+        module: where the file goes.
+        slots: where inputs of jobs go.
+        areas: where results go.
+        printf: where the module prints to, if the firmware must be told; else None.
+        split: whether each purpose has a buffer of its own, so that little is synced.
+
+    Args:
+        dsp: gives the memory.
+        slots: jobs that may be staged, the outstanding ones included.
+        areas: jobs that may be outstanding.
+    """
+
+    def __init__(self, dsp: Dsp, *, slots: int, areas: int) -> None:
+        self.module: Window
+        self.slots: tuple[Window, ...] = ()
+        self.areas: tuple[Window, ...] = ()
+        self.printf: Window | None = None
+        self.split = True
+        self._dsp = dsp
+        self._slots = slots
+        self._areas = areas
+        self._need = Need(0, 0, 0)
+        self._buffers: list[Buffer] = []
+
+    def arrange(self, need: Need) -> None:
+        """Make room, while nothing is loaded and nothing in flight.
+
+        Raises:
+            ArtifactError: it does not fit; what was there stays.
+            DeviceBusy: the carveout is not free.
+            DeviceLost: the memory is not where the firmware expects it.
+        """
+        wanted = need.paged().or_more(self._need)
+        if self._excess(wanted):
+            wanted = need.paged()
+        if excess := self._excess(wanted):
+            raise ArtifactError(excess)
+        if self.slots and wanted == self._need:
+            return
+        self._release()
+        try:
+            self._take(wanted)
+        except BaseException:
+            self._release()
+            raise
+        self._need = wanted
+
+    def close(self) -> None:
+        """Give everything back. Any number of times."""
+        self._release()
+
+    @abstractmethod
+    def _excess(self, need: Need) -> str:
+        """Say what does not fit; empty where all does."""
+
+    @abstractmethod
+    def _take(self, need: Need) -> None:
+        """Take the memory, with nothing taken before."""
+
+    def _allocate(self, *sizes: int) -> list[Window]:
+        """Take buffers, whole windows of each."""
+        windows: list[Window] = []
+        for size in sizes:
+            buffer = self._dsp.allocate(size)
+            self._buffers.append(buffer)
+            windows.append(Window(buffer, 0, size))
+        return windows
+
+    def _release(self) -> None:
+        self.slots = self.areas = ()
+        for buffer in self._buffers:
+            buffer.close()
+        self._buffers.clear()
+
+
+@final
+class FixedWorkspace(Workspace):
+    """Version 2: module and inputs in staging, one result, always at the same place."""
+
+    def _excess(self, need: Need) -> str:
+        staged = need.module + self._slots * need.inputs
+        if staged > STAGING_SIZE:
+            return (
+                f"{need.module} bytes of module and {self._slots} times {need.inputs} of inputs do not"
+                f" fit into {STAGING_SIZE} of staging"
+            )
+        if need.outputs > RESULT_SIZE:
+            return f"{need.outputs} bytes of outputs do not fit into {RESULT_SIZE} for the result"
+        return ""
+
+    def _take(self, need: Need) -> None:
+        sizes = [need.module, *[need.inputs] * self._slots]
+        sizes += [RESULT - sum(sizes), need.outputs]
+        sizes += [CARVEOUT - sum(sizes)]
+        windows = self._allocate(*sizes) if self.split else []
+        if self.split and not _adjoining(windows):
+            self._release()
+            self.split = False
+            _log.warning(
+                "%s: buffers do not lie where the firmware expects them: one of 512 MiB is used instead,"
+                " and every sync costs by its whole size",
+                self._dsp.name,
+            )
+        if not self.split:
+            windows = list(_cut(self._whole(), sizes))
+        self.module, *slots, _, area, _ = windows
+        self.slots, self.areas = tuple(slots), (area,)
+
+    def _whole(self) -> Window:
+        (whole,) = self._allocate(CARVEOUT)
+        if whole.address != BASE:
+            raise DeviceLost(
+                f"{self._dsp.name}: its carveout is at {whole.address:#x} for the DSP, the firmware expects"
+                f" {BASE:#x}",
+                family="c7x",
+            )
+        return whole
+
+
+@final
+class PurposeWorkspace(Workspace):
+    """Version 3: the module where staging is, and each slot and area wherever it comes to lie."""
+
+    def __init__(self, dsp: Dsp, *, slots: int, areas: int) -> None:
+        super().__init__(dsp, slots=slots, areas=areas)
+        try:
+            # the staging first, or what follows would lie where the module must be
+            _, self.printf = self._allocate(RESULT, PRINTF)
+        except BaseException:
+            self._release()
+            raise
+        self._lasting = self._buffers.pop()
+
+    def close(self) -> None:
+        super().close()
+        self._lasting.close()
+
+    def _excess(self, need: Need) -> str:
+        if need.module > STAGING_SIZE:
+            return f"{need.module} bytes of module do not fit into {STAGING_SIZE} of staging"
+        wanted = self._slots * need.inputs + self._areas * need.outputs
+        if wanted > RESULT_SIZE:
+            return (
+                f"{self._slots} times {need.inputs} bytes of inputs and {self._areas} times"
+                f" {need.outputs} of outputs do not fit into {RESULT_SIZE}"
+            )
+        return ""
+
+    def _take(self, need: Need) -> None:
+        self.module, _ = self._allocate(need.module, RESULT - need.module)
+        if self.module.address != BASE:
+            where = self.module.address
+            raise DeviceLost(
+                f"{self._dsp.name}: staging is at {where:#x} for the DSP, the firmware expects {BASE:#x}",
+                family="c7x",
+            )
+        self.slots = tuple(self._allocate(*[need.inputs] * self._slots))
+        self.areas = tuple(self._allocate(*[need.outputs] * self._areas))
+
+
+def _adjoining(windows: Iterable[Window]) -> bool:
+    """Whether windows lie one behind the other from the base on."""
+    at = BASE
+    for window in windows:
+        if window.address != at:
+            return False
+        at += window.size
+    return True
+
+
+def _cut(whole: Window, sizes: Sequence[int]) -> Iterable[Window]:
+    at = 0
+    for size in sizes:
+        yield whole.part(at, size)
+        at += size
