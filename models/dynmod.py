@@ -12,6 +12,7 @@ from typing import Final, final
 
 from . import twin as twins
 from .dynmod_io import DynmodIo
+from .elf_header import ElfHeader
 from .elf_reader import ElfLibrary, read_library
 from .errors import ArtifactError
 from .program import Network
@@ -103,8 +104,8 @@ class Dynmod:
         """
         if len(data) > MAX_SIZE:
             raise ArtifactError(f"module: {len(data)} bytes, a DSP takes {MAX_SIZE}")
+        _check_target(ElfHeader.read(data), any_machine=any_machine)
         library = read_library(data)
-        _check_target(library, any_machine=any_machine)
         _check_contents(library)
         module = cls(
             len(data),
@@ -134,8 +135,7 @@ class Dynmod:
             _check_twin(self.twin.networks, self.network)
 
 
-def _check_target(library: ElfLibrary, *, any_machine: bool) -> None:
-    header = library.header
+def _check_target(header: ElfHeader, *, any_machine: bool) -> None:
     if header.machine != MACHINE and not any_machine:
         raise ArtifactError(
             f"module: it is for machine {header.machine}, a C7x is {MACHINE}; if your compiler writes another"

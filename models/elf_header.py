@@ -9,7 +9,7 @@ from typing import Final, final
 
 from .errors import ArtifactError
 
-__all__ = ["HEADER", "SECTION", "SEGMENT", "ElfHeader", "SectionHeader", "is_elf"]
+__all__ = ["HEADER", "SECTION", "SEGMENT", "ElfHeader", "SectionHeader", "SegmentHeader", "is_elf"]
 
 HEADER: Final = struct.Struct("<4sBBBBB7xHHIQQQIHHHHHH")
 """Of the file, 64 bytes."""
@@ -26,6 +26,21 @@ _ORDERS = {1: "little-endian", 2: "big-endian"}
 def is_elf(data: bytes) -> bool:
     """Whether a file claims to be ELF, of whatever kind."""
     return data[: len(_MAGIC)] == _MAGIC
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SegmentHeader:
+    """One entry of the segment table, as the file has it."""
+
+    type: int
+    flags: int
+    offset: int
+    vaddr: int
+    paddr: int
+    filesz: int
+    memsz: int
+    align: int
 
 
 @final
@@ -106,6 +121,11 @@ class ElfHeader:
         if shstrndx >= shnum:
             raise ArtifactError(f"ELF: section {shstrndx} of {shnum} shall hold the names", offset=62)
         return cls(os_abi, kind, machine, phoff, phnum, shoff, shnum, shstrndx)
+
+    def segments(self, data: bytes) -> Iterator[SegmentHeader]:
+        """Iterate over the segment table, whose entries are not checked."""
+        table = data[self.phoff : self.phoff + self.phnum * SEGMENT.size]
+        return (SegmentHeader(*fields) for fields in SEGMENT.iter_unpack(table))
 
     def sections(self, data: bytes) -> Iterator[SectionHeader]:
         """Iterate over the section table, whose entries are not checked."""

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, Final, final
 
-from .elf_header import ElfHeader
+from .elf_header import ElfHeader, SectionHeader, SegmentHeader
 from .errors import ArtifactError, RepertoryError
 from .extras import load_elftools
 
 __all__ = ["ElfLibrary", "ElfSymbol", "read_library"]
 
-_MAX_READS: Final = 500_000
-"""Reads of one file: some 40 000 symbols, which takes seconds on a slow board; real modules have hundreds."""
+_MAX_READS: Final = 200_000
+"""Reads of one file: some 20 000 symbols, which take seconds; real modules have hundreds."""
 _EXTRA_BYTES: Final = 64 << 20
 """Bytes that may be read, those of the file apart."""
 
-_LOAD = "PT_LOAD"
-_DYNAMIC = "PT_DYNAMIC"
-_NO_BITS = "SHT_NOBITS"
-_DYNSYM = "SHT_DYNSYM"
+_MAX_NAME = 4096
+
+_LOAD, _DYNAMIC_SEGMENT = 1, 2
+_NULL, _DYNAMIC, _NO_BITS, _DYNSYM = 0, 6, 8, 11
 _UNDEFINED = "SHN_UNDEF"
 
 
@@ -72,18 +72,29 @@ class ElfLibrary:
 def read_library(data: bytes) -> ElfLibrary:
     """Read a library.
 
+    The tables of segments and sections are read here, and what lies in sections that no loader looks at is
+    of no interest; pyelftools reads the dynamic tags and symbols.
+
     Raises:
         ArtifactError: it is malformed, has no name or no dynamic symbols, or asks for too much work.
         ConfigError: pyelftools is not installed.
     """
     header = ElfHeader.read(data)
     elftools = load_elftools()
+    segments = tuple(_loaded(header, data))
+    sections = list(header.sections(data))
+    places = {
+        name: (section.offset, section.size)
+        for name, section in zip(_names(header, sections, data), sections, strict=True)
+        if section.type not in (_NULL, _NO_BITS)
+    }
+    tags = _index(sections, _DYNAMIC, "table of dynamic tags")
+    if not any(_holds(segment, sections[tags]) for segment in header.segments(data)):
+        raise ArtifactError("ELF: there is no dynamic segment with the table of dynamic tags")
     with _one_error():
         elf = elftools.ELFFile(_Metered(data))
-        segments = tuple(_loaded(elf, len(data)))
-        sections = {name: place for name, _, place in _sections(elf, len(data))}
-        symbols, imports = _symbols(elf)
-        return ElfLibrary(header, _soname(elf, len(data)), symbols, imports, sections, segments)
+        symbols, imports = _symbols(elf.get_section(_index(sections, _DYNSYM, "table of dynamic symbols")))
+        return ElfLibrary(header, _soname(elf.get_section(tags)), symbols, imports, places, segments)
 
 
 @final
@@ -116,31 +127,46 @@ def _one_error() -> Generator[None]:
         raise ArtifactError(f"ELF: the file cannot be read: {reason}") from error
 
 
-def _loaded(elf: Any, size: int) -> Iterator[tuple[int, int, int]]:
-    for number, segment in enumerate(elf.iter_segments(_LOAD)):
-        offset, length = segment["p_offset"], segment["p_filesz"]
-        if length > segment["p_memsz"]:
-            raise ArtifactError(f"ELF: segment {number} has {length} bytes, {segment['p_memsz']} in memory")
-        if offset + length >= size:  # the loader on the DSP refuses one that ends with the file, too
-            raise ArtifactError(f"ELF: segment {number} of {length} bytes does not lie within the file")
-        yield segment["p_vaddr"], offset, length
-
-
-def _sections(elf: Any, size: int) -> Iterator[tuple[str, Any, tuple[int, int]]]:
-    """Iterate over names, sections and places in the file."""
-    for section in elf.iter_sections():
-        if section["sh_type"] in (_NO_BITS, "SHT_NULL"):
+def _loaded(header: ElfHeader, data: bytes) -> Iterator[tuple[int, int, int]]:
+    for number, segment in enumerate(header.segments(data)):
+        if segment.type != _LOAD:
             continue
-        place = section["sh_offset"], section["sh_size"]
-        if sum(place) > size:
-            raise ArtifactError(f"ELF: section {section.name!r} does not lie within the file")
-        yield section.name, section, place
+        if segment.filesz > segment.memsz:
+            raise ArtifactError(
+                f"ELF: segment {number} has {segment.filesz} bytes, {segment.memsz} in memory"
+            )
+        # the loader on the DSP also refuses a segment that ends with the file
+        if segment.offset + segment.filesz >= len(data):
+            raise ArtifactError(f"ELF: segment {number} does not lie within the file of {len(data)} bytes")
+        yield segment.vaddr, segment.offset, segment.filesz
 
 
-def _symbols(elf: Any) -> tuple[dict[str, ElfSymbol], tuple[str, ...]]:
-    table = next((section for section in elf.iter_sections() if section["sh_type"] == _DYNSYM), None)
-    if table is None:
-        raise ArtifactError("ELF: there is no table of dynamic symbols")
+def _names(header: ElfHeader, sections: Sequence[SectionHeader], data: bytes) -> Iterator[str]:
+    """Iterate over the sections' names; each section lies within the file."""
+    strings = sections[header.shstrndx]
+    for number, section in enumerate(sections):
+        start = strings.offset + section.name
+        end = data.find(b"\0", start, start + _MAX_NAME)
+        if end < 0:
+            raise ArtifactError(f"ELF: section {number} has no name")
+        name = data[start:end].decode(errors="replace")
+        if section.type not in (_NULL, _NO_BITS) and section.offset + section.size > len(data):
+            raise ArtifactError(f"ELF: section {name!r} does not lie within the file of {len(data)} bytes")
+        yield name
+
+
+def _index(sections: Sequence[SectionHeader], kind: int, what: str) -> int:
+    for index, section in enumerate(sections):
+        if section.type == kind:
+            return index
+    raise ArtifactError(f"ELF: there is no {what}")
+
+
+def _holds(segment: SegmentHeader, tags: SectionHeader) -> bool:
+    return (segment.type, segment.offset) == (_DYNAMIC_SEGMENT, tags.offset)
+
+
+def _symbols(table: Any) -> tuple[dict[str, ElfSymbol], tuple[str, ...]]:
     defined: dict[str, ElfSymbol] = {}
     imports: dict[str, None] = {}
     for symbol in table.iter_symbols():
@@ -153,13 +179,8 @@ def _symbols(elf: Any) -> tuple[dict[str, ElfSymbol], tuple[str, ...]]:
     return defined, tuple(imports)
 
 
-def _soname(elf: Any, size: int) -> str:
-    segment = next(elf.iter_segments(_DYNAMIC), None)
-    if segment is None:
-        raise ArtifactError("ELF: there is no dynamic segment")
-    if segment["p_offset"] + segment["p_filesz"] > size:
-        raise ArtifactError("ELF: the dynamic segment does not lie within the file")
-    soname = next((tag.soname for tag in segment.iter_tags() if tag["d_tag"] == "DT_SONAME"), "")
+def _soname(tags: Any) -> str:
+    soname = next((tag.soname for tag in tags.iter_tags("DT_SONAME")), "")
     if not soname:
         raise ArtifactError("ELF: it has no SONAME, without which the loader on the DSP takes no library")
     return str(soname)

@@ -1,4 +1,4 @@
-"""The command line: `repertory demo`, `run`, `pack`, `inspect`, `devices`."""
+"""The command line: `repertory demo`, `run`, `pack`, `inspect`, `devices`, `ping`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from .commands.demo import Demo
 from .commands.devices import Devices
 from .commands.inspect import Inspect
 from .commands.pack import Pack
+from .commands.ping import Ping
 from .commands.run import Run
 
 __all__ = ["main"]
 
-_COMMANDS: tuple[Command, ...] = (Demo(), Run(), Pack(), Inspect(), Devices())
+_COMMANDS: tuple[Command, ...] = (Demo(), Run(), Pack(), Inspect(), Devices(), Ping())
 
 _EXITS = """exit codes:
   0    done

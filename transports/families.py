@@ -18,10 +18,12 @@ Connect: TypeAlias = Callable[[], Device]
 """Makes the device of one incarnation; what outlives incarnations (a loaded library) it keeps itself."""
 
 _OPENERS = {
+    "c7x": ".rpmsg.hardware:hardware",
     "cpu": ".cpu.connect:hardware",
     "memx": ".memx.hardware:hardware",
     "null": ".generic:null",
     "sim": ".generic:simulated",
+    "sim+c7x": ".rpmsg.simulated:simulated",
     "sim+cpu": ".cpu.connect:simulated",
     "sim+memx": ".memx.simulated:simulated",
 }

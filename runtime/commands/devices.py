@@ -11,6 +11,8 @@ from typing import Any, final
 from repertory.models.errors import RepertoryError
 from repertory.transports.families import schemes
 from repertory.transports.memx.survey import survey
+from repertory.transports.rpmsg.linux.permission import UDEV_RULES
+from repertory.transports.rpmsg.linux.survey import survey as survey_dsps
 
 from .command import Command, printed
 
@@ -21,7 +23,11 @@ __all__ = ["Devices"]
 class Devices(Command):
     """Show which devices this machine has, family by family, and what is missing for the others.
 
-    Asking for MX3 groups loads the vendor's library, which looks at the device nodes; nothing is opened.
+    Asking for MX3 groups loads the vendor's library, which looks at the device nodes; C7x DSPs are looked
+    up in sysfs. No device is opened.
+
+    By default only root may use a DSP. To let the group `video` do so:
+      repertory devices --udev | sudo tee /etc/udev/rules.d/60-repertory-c7x.rules
     """
 
     name = "devices"
@@ -29,12 +35,17 @@ class Devices(Command):
 
     def arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--library", help="path of libmemx; the loader's search path without it")
+        parser.add_argument("--udev", action="store_true", help="print udev rules for C7x DSPs, and no more")
         parser.add_argument("--json", action="store_true", help="print JSON")
 
     def run(self, options: argparse.Namespace) -> None:
+        if options.udev:
+            print(UDEV_RULES, end="")
+            return
         facts: dict[str, Any] = {
             "cpu": _cpu(),
             "memx": _memx(options.library),
+            "c7x": _c7x(),
             "addresses": [f"{scheme}://" for scheme in schemes()],
         }
         printed(facts, _text(facts), json=options.json)
@@ -55,6 +66,13 @@ def _memx(library: str | None) -> dict[str, Any]:
         return {"available": False, "reason": str(error)}
 
 
+def _c7x() -> dict[str, Any]:
+    dsps = survey_dsps()
+    if not dsps:
+        return {"available": False, "reason": "no remote processor of this machine is a DSP"}
+    return {"available": any(dsp.reason is None for dsp in dsps), "dsps": dsps}
+
+
 def _text(facts: dict[str, Any]) -> Iterator[str]:
     for family in ("cpu", "memx"):
         found = facts[family]
@@ -67,4 +85,15 @@ def _text(facts: dict[str, Any]) -> Iterator[str]:
         yield f"{family}: {details}"
         for group in found.get("groups", ()):
             yield f"  {group['address']}: {group['chips']} chips"
+    yield from _dsp_lines(facts["c7x"])
     yield f"addresses begin with {', '.join(facts['addresses'])}"
+
+
+def _dsp_lines(found: dict[str, Any]) -> Iterator[str]:
+    if "dsps" not in found:
+        yield f"c7x: none: {found['reason']}"
+        return
+    yield f"c7x: {len(found['dsps'])} DSPs"
+    for dsp in found["dsps"]:
+        well = f"{dsp.state}, firmware {dsp.firmware}, memory of {dsp.heap}"
+        yield f"  {dsp.address}: {dsp.reason or well}"

@@ -34,10 +34,13 @@ from repertory.runtime.model import Model
 from repertory.runtime.runtime import Runtime, open_runtime
 
 if TYPE_CHECKING:
-    from repertory.transports.memx.mxa.module import Mxa, mxa
+    from repertory.transports.memx.mxa.module import mxa
+    from repertory.transports.rpmsg.vm import namespace as c7x
+    from repertory.transports.rpmsg.vm.machine import C7xVirtualMachine
 
 __all__ = [
     "ArtifactError",
+    "C7xVirtualMachine",
     "ConfigError",
     "ContractError",
     "DeadlineExceeded",
@@ -60,6 +63,7 @@ __all__ = [
     "Superseded",
     "TensorSpec",
     "UnknownModel",
+    "c7x",
     "mxa",
     "open_runtime",
     "sketch",
@@ -68,10 +72,20 @@ __all__ = [
 logging.getLogger("repertory").addHandler(logging.NullHandler())
 
 
-def __getattr__(name: str) -> Mxa:
-    """Import the vendor's module only for those who ask for it."""
-    if name != "mxa":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from repertory.transports.memx.mxa.module import mxa  # noqa: PLC0415
+def __getattr__(name: str) -> object:
+    """Import what stands for a vendor's module only for those who ask for it."""
+    match name:
+        case "mxa":
+            from repertory.transports.memx.mxa.module import mxa  # noqa: PLC0415
 
-    return mxa
+            return mxa
+        case "c7x":
+            from repertory.transports.rpmsg.vm import namespace  # noqa: PLC0415
+
+            return namespace
+        case "C7xVirtualMachine":
+            from repertory.transports.rpmsg.vm.machine import C7xVirtualMachine  # noqa: PLC0415
+
+            return C7xVirtualMachine
+        case _:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

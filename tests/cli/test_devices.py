@@ -11,11 +11,10 @@ from .conftest import Repertory
 def test_devices_needs_no_device(repertory: Repertory) -> None:
     done = repertory("devices", "--json")
     assert done.code == 0
-    assert done.json.keys() == {"cpu", "memx", "addresses"}
+    assert done.json.keys() == {"cpu", "memx", "c7x", "addresses"}
     assert done.json["cpu"]["available"] is True
-    assert {"cpu://", "memx://", "null://", "sim://", "sim+cpu://", "sim+memx://"} <= set(
-        done.json["addresses"]
-    )
+    wanted = {"c7x", "cpu", "memx", "null", "sim", "sim+c7x", "sim+cpu", "sim+memx"}
+    assert {f"{scheme}://" for scheme in wanted} <= set(done.json["addresses"])
 
 
 def test_a_library_that_is_not_there(repertory: Repertory, tmp_path: Path) -> None:
@@ -46,4 +45,4 @@ def test_a_library_of_somebody_else(repertory: Repertory) -> None:
 def test_a_person_reads_one_line_a_family(repertory: Repertory) -> None:
     cpu, *_, addresses = repertory("devices").out.splitlines()
     assert cpu.startswith("cpu: ")
-    assert addresses.startswith("addresses begin with cpu://")
+    assert addresses.startswith("addresses begin with c7x://")

@@ -7,8 +7,9 @@ import socket
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
+import anyio
 import msgspec
 import numpy as np
 import pytest
@@ -17,16 +18,20 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from repertory.models import errors
-from repertory.models.program import Network, Program
+from repertory.models.program import Artifact, Network, Program
 from repertory.models.spec import TensorSpec
 from repertory.transports.device import Completion
 from repertory.transports.frame import Fate, Frame
+from repertory.transports.isolation.cargo import Programs
 from repertory.transports.isolation.failures import as_device_error, pack, unpack
 from repertory.transports.isolation.layout import Layout, slot_size
 from repertory.transports.isolation.lineup import Lineup
+from repertory.transports.isolation.link import Link
 from repertory.transports.isolation.memory import Arena, content, sealed
-from repertory.transports.isolation.messages import Abandon, Inline, Run, Share, ToChild
+from repertory.transports.isolation.messages import Abandon, Inline, Run, Share, Ship, ToChild, ToParent
+from repertory.transports.isolation.process import Process
 from repertory.transports.isolation.wire import Wire, WireClosed
+from repertory.transports.virtual import VirtualWorld
 
 from .support import left
 
@@ -197,6 +202,45 @@ def test_shared_memory_can_neither_shrink_nor_a_file_change() -> None:
         assert content(file, 5, 4) == [b"model", b"twin"]
         with pytest.raises(PermissionError):
             os.pwrite(file, b"M", 0)
+
+
+class _Child:
+    """A process as far as a link looks at it."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self.end = end
+
+
+PARTS = [(None, None), (b"twin", None), (None, b"sidecar"), (b"twin", b"sidecar"), (b"", b"")]
+
+
+@pytest.mark.parametrize(("twin", "sidecar"), PARTS)
+@pytest.mark.virtual
+async def test_a_file_arrives_with_all_that_came_along(twin: bytes | None, sidecar: bytes | None) -> None:
+    sent = Artifact("lib0.out", b"model", "net", twin, sidecar)
+    arrived: list[Artifact] = []
+
+    def prepare(artifact: Artifact) -> Program:
+        arrived.append(artifact)
+        return Program("key", "net", (Network("net", (), ()),), 0, 0, None)
+
+    here, there = socket.socketpair()
+    child: Wire[ToParent, ToChild] = Wire(there, list[ToChild])
+    async with VirtualWorld() as world:
+        parent = cast("Process", _Child(here))
+        link = Link(world, parent, world.outbox(lambda _: None), {}, family="none")
+        link.ship(prepare(sent), sent)
+        async with anyio.create_task_group() as loops:
+            loops.start_soon(link.write)
+            await anyio.sleep(1.0)
+            (ship,) = child.receive(wait=False)
+            assert isinstance(ship, Ship)
+            with child.file() as file:
+                Programs().read(ship, file, prepare)
+            link.shutdown()
+        link.close()
+    child.close()
+    assert arrived == [sent, sent]
 
 
 # -- the order

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import random
-import resource
 import struct
 import time
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from itertools import chain, islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,11 +16,11 @@ from repertory.models import twin
 from repertory.models.dfp import Dfp
 from repertory.models.errors import ArtifactError
 
+from .limits import MEMORY, little_memory
 from .mutate import mutations
 from .vendor import HEADER, file, port, small_twin
 
 FILES = 100_000
-MEMORY = 128 << 20
 SECONDS = 2.0
 """Of processor time, for one file."""
 
@@ -90,18 +87,6 @@ def hostile() -> Iterator[bytes]:
     yield from islice(noise(), 20_000)
     endless = (mutations(data, FILES, seed=seed) for seed, data in enumerate(good))
     yield from chain.from_iterable(zip(*endless, strict=True))
-
-
-@contextmanager
-def little_memory() -> Generator[None]:
-    """Let no more than `MEMORY` bytes be taken beyond what the process has."""
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def is_read(data: bytes) -> bool:

@@ -110,6 +110,7 @@ class Scripted(Device):
         await self.inner.open(completed, fault)
 
     def prepare(self, artifact: Artifact) -> Program:
+        self._source.files.append(artifact)
         return self.inner.prepare(artifact)
 
     async def bind(self, program: Program | None, *, evict: Sequence[Program] = ()) -> Residency | None:
@@ -151,6 +152,7 @@ class Memory:
         open_errors: what the next openings fail with.
         forgetful: whether devices break the contract and complete nothing when they are closed.
         wasted: frames that were started though nobody could wait for them any more.
+        files: model files that were read, in order.
     """
 
     def __init__(
@@ -172,6 +174,7 @@ class Memory:
         self.open_errors: list[DeviceError] = []
         self.devices: list[Scripted] = []
         self.wasted: list[Frame] = []
+        self.files: list[Artifact] = []
         self._window = window
         self._residents = residents
         self._bind_needs_idle = bind_needs_idle

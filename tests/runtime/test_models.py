@@ -390,6 +390,23 @@ async def test_replacement_that_an_unload_overtakes_ends_in_an_error_of_ours(dev
             assert not any(group.residents for group in rt.statistics().groups.values())
 
 
+async def test_what_comes_along_with_a_file_reaches_the_device(tmp_path: Path) -> None:
+    sidecar = tmp_path / "net.json"
+    sidecar.write_bytes(b"from a path")
+    memory = Memory()
+    async with open_virtual(memory) as rt:
+        await rt.load(sketched("net"), twin=b"twin", sidecar=str(sidecar))
+        await rt.replace("net", sketched("net"), sidecar=b"bytes")
+        await rt.replace("net", sketched("net"))
+        with pytest.raises(ArtifactError, match=r"none\.json: No such file"):
+            await rt.replace("net", sketched("net"), sidecar=tmp_path / "none.json")
+    assert [(file.twin, file.sidecar) for file in memory.files] == [
+        (b"twin", b"from a path"),
+        (None, b"bytes"),
+        (None, None),
+    ]
+
+
 async def test_pin_goes_over_to_the_replacement() -> None:
     memory = Memory(residents=2)
     async with open_virtual(memory) as rt:

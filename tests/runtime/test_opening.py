@@ -20,6 +20,7 @@ from repertory.models.errors import (
     RepertoryError,
     RuntimeClosed,
 )
+from repertory.runtime.config import read_config
 from repertory.runtime.model import Model
 from repertory.runtime.runtime import open_runtime
 from repertory.transports.device import Completed, Fault
@@ -251,6 +252,19 @@ async def test_configured_runtime_has_its_models_in_service(tmp_path: Path) -> N
         assert ends
 
 
+def test_files_of_a_configuration_lie_in_its_folder(tmp_path: Path) -> None:
+    text = (
+        "[[group]]\naddress = 'sim://'\n[[model]]\npath = 'lib0.out'\ntwin = 'a.onnx'\nsidecar = 'b/c.json'"
+    )
+    path = _write(tmp_path, text)
+    (model,) = read_config(path).model
+    options = model.options
+    files = (model.path, options.twin, options.sidecar)
+    assert files == tuple(str(tmp_path / name) for name in ("lib0.out", "a.onnx", "b/c.json"))
+    (bare,) = read_config(_write(tmp_path, text[: text.index("twin")])).model
+    assert (bare.options.twin, bare.options.sidecar) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -323,6 +337,7 @@ import numpy as np
 from repertory.models.errors import RuntimeClosed
 from repertory.models.sketch import sketch
 from repertory.models.spec import TensorSpec
+from repertory.runtime.config import read_config
 from repertory.runtime.runtime import open_runtime
 
 SPEC = TensorSpec("x", (4,), np.dtype(np.float32))

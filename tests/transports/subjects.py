@@ -11,6 +11,7 @@ import numpy as np
 
 from repertory.models.formats import PortFormat
 from repertory.models.pack import pack_memx
+from repertory.models.pack_c7x import pack_c7x
 from repertory.models.program import Artifact
 from repertory.models.sketch import sketch
 from repertory.models.spec import TensorSpec
@@ -59,6 +60,13 @@ def _dfp(name: str, size: int, latency: float, form: PortFormat) -> Artifact:
     return Artifact(f"{name}.dfp", data)
 
 
+@cache
+def _module(name: str, size: int, latency: float) -> Artifact:
+    port = {"rnet": "input_2", "onet": "input_3"}[name]
+    data = pack_c7x(name, _onnx(name).data, shapes={port: (1, size, size, 3)}, latency=latency)
+    return Artifact(f"{name}.out", data)
+
+
 def _opener(address: str) -> Callable[[World], Device]:
     """Return what opens an address again and again; incarnations in one world share its machine."""
     made: dict[World, Callable[[], Device]] = {}
@@ -82,6 +90,10 @@ def _nets() -> tuple[Artifact, Artifact]:
 
 def _dfps(latency: float = 0.001, form: PortFormat = PortFormat.FLOAT32) -> tuple[Artifact, Artifact]:
     return _dfp("rnet", 24, latency, form), _dfp("onet", 48, latency, form)
+
+
+def _modules(latency: float = 0.001) -> tuple[Artifact, Artifact]:
+    return _module("rnet", 24, latency), _module("onet", 48, latency)
 
 
 SUBJECTS: Mapping[str, Callable[[], Subject]] = {
@@ -115,9 +127,23 @@ SUBJECTS: Mapping[str, Callable[[], Subject]] = {
     "sim+memx-late": lambda: Subject(
         make=_opener("sim+memx://?swap_ms=2&window=3"), artifacts=_dfps(0.12), foreign=FOREIGN
     ),
+    "sim+c7x-v2": lambda: Subject(
+        make=_opener("sim+c7x://?wire=2&load_ms=2"), artifacts=_modules(), foreign=_onnx("rnet")
+    ),
+    "sim+c7x-v3": lambda: Subject(
+        make=_opener("sim+c7x://?wire=3&load_ms=2&coherent=false"), artifacts=_modules(), foreign=_dfps()[0]
+    ),
+    "sim+c7x-single": lambda: Subject(
+        make=_opener("sim+c7x://?wire=2&load_ms=2&first_fit=false&coherent=false"),
+        artifacts=_modules(),
+        foreign=FOREIGN,
+    ),
+    "sim+c7x-late": lambda: Subject(
+        make=_opener("sim+c7x://?wire=3&load_ms=2"), artifacts=_modules(0.12), foreign=SKETCHES[0]
+    ),
     "cpu": lambda: Subject(
         make=_opener("cpu://?window=3"), artifacts=_nets(), foreign=SKETCHES[0], extents={"N": 2}
     ),
 }
 REAL_ONLY = frozenset({"cpu"})
-VIRTUAL_ONLY = frozenset({"null", "memory", "sim+cpu", "sim+memx-late"})
+VIRTUAL_ONLY = frozenset({"null", "memory", "sim+cpu", "sim+memx-late", "sim+c7x-single", "sim+c7x-late"})

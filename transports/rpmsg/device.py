@@ -185,7 +185,8 @@ class C7xDevice(Device):
         try:
             result = await self._engine.orders.call(job, bound=bound, what=what)
         except (DeviceHung, DeviceLost) as error:
-            self._flight.lose(error, Fate.UNDONE)
+            if self._driver is not None:  # else it was closed meanwhile, which is no fault
+                self._flight.lose(error, Fate.UNDONE)
             raise
         self._flight.check()  # it may have been closed meanwhile
         return result

@@ -118,8 +118,7 @@ class Engine:
     def ended(self, error: DeviceError) -> None:
         """The loop has ended by an error: whatever is still asked of it gets that."""
         self.orders.lost = error
-        while self._calls:
-            self.orders.refuse(self._calls.popleft(), error)
+        self._refuse(error)
 
     def _post(self, order: Order[Any]) -> None:
         if self._session is None:
@@ -159,7 +158,9 @@ class Engine:
             while not self._done():
                 await self._turn()
         except Exception as error:
-            self._abort(error if isinstance(error, DeviceError) else _failed(error))
+            lost = error if isinstance(error, DeviceError) else _failed(error)
+            self._abort(lost)
+            self._refuse(lost)
             raise
         else:
             if self._giving_up:
@@ -168,6 +169,7 @@ class Engine:
                 await self._leave()
         finally:
             self._session.close()
+            self._refuse(DeviceLost("the device is closed", family="c7x"))
 
     def _done(self) -> bool:
         return self._giving_up or (self._closing and not self._busy() and not self._frames)
@@ -327,6 +329,11 @@ class Engine:
         self._running.clear()
         self._staged.clear()
         self._frames.clear()
+
+    def _refuse(self, error: DeviceError) -> None:
+        """Answer the calls that will not be run."""
+        while self._calls:
+            self.orders.refuse(self._calls.popleft(), error)
 
     async def _leave(self) -> None:
         """Unload, so that the DSP's slot is free for whoever comes next."""

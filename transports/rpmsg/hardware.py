@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Final, Literal, final
+from typing import Annotated, Final, final
 
 import msgspec
 
@@ -15,12 +15,17 @@ from repertory.transports.world import World
 
 from .device import C7xDevice
 from .dsp import Dsp
+from .engine import RUN_BOUND
+from .isolate import Isolation, in_process
 from .linux.dsp import LinuxDsp
+from .session import LOAD_BOUND, Ledger
 
 __all__ = ["DEFAULT", "C7xOptions", "hardware", "hardware_dsp"]
 
 DEFAULT: Final = "7e000000.dsp"
 """The first C7x of AM67A and J722S, the one that c7x_compute is made for."""
+
+_NUMBERED: Final = {"": DEFAULT, "0": DEFAULT, "1": "7e200000.dsp"}
 
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=3600)]
 
@@ -39,26 +44,35 @@ class C7xOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         load_bound: seconds that loading a module may take.
         any_machine: load modules too whose ELF header names another machine than a C7x.
         tsc_mhz: clock of the DSP's cycle counter.
-        isolation: `none` only: our own code alone runs, no vendor's library that could crash.
+        isolation: `process` opens the DSP in a child process, `none` in this one, where no code but our own
+            runs.
     """
 
     sysfs: str = "/sys"
     dev: str = "/dev"
     heap: str | None = None
     lock_dir: str = "/run/lock"
-    run_bound: Seconds = 10.0
-    load_bound: Seconds = 120.0
+    run_bound: Seconds = RUN_BOUND
+    load_bound: Seconds = LOAD_BOUND
     any_machine: bool = False
     tsc_mhz: Annotated[float, msgspec.Meta(gt=0, le=100_000)] = 1000.0
-    isolation: Literal["process", "none"] = "none"
+    isolation: Isolation = "none"
 
 
 def hardware(address: Address, world: World) -> Connect:
-    """Open a DSP; real time only."""
+    """Open the DSP that the target names in the device tree, or by 0 or 1 on AM67A; real time only."""
     options = address.options(C7xOptions)
-    if options.isolation == "process":
-        raise ConfigError(f"{address.text}: c7x runs no vendor's code, so there is only isolation=none")
     _checked(address, world)
+    if options.isolation == "process":
+        return in_process(
+            address,
+            world,
+            simulated=False,
+            any_machine=options.any_machine,
+            run_bound=options.run_bound,
+            load_bound=options.load_bound,
+        )
+    ledger = Ledger()
 
     def make() -> C7xDevice:
         return C7xDevice(
@@ -66,6 +80,7 @@ def hardware(address: Address, world: World) -> Connect:
             lambda: _dsp(address, options, world),
             name=_name(address),
             simulated=False,
+            ledger=ledger,
             run_bound=options.run_bound,
             load_bound=options.load_bound,
             any_machine=options.any_machine,
@@ -92,7 +107,7 @@ def _checked(address: Address, world: World) -> None:
 
 
 def _name(address: Address) -> str:
-    return address.target or DEFAULT
+    return _NUMBERED.get(address.target, address.target)
 
 
 def _dsp(address: Address, options: C7xOptions, world: World) -> LinuxDsp:

@@ -50,9 +50,9 @@ class DmaBuf:
     address: int
     size: int
     fd: int
-    attached: set[int] = field(default_factory=set)
-    maps: weakref.WeakSet[mmap.mmap] = field(default_factory=weakref.WeakSet)
-    syncs: list[int] = field(default_factory=list)
+    attached: set[int] = field(default_factory=set[int])
+    maps: weakref.WeakSet[mmap.mmap] = field(default_factory=weakref.WeakSet[mmap.mmap])
+    syncs: list[int] = field(default_factory=list[int])
 
     @property
     def alive(self) -> bool:
@@ -63,6 +63,7 @@ class Machine(Kernel):
     """Attributes:
     calls: what was asked, in order.
     step: called before each call.
+    served: called after each write, with the endpoint that it came by.
     failures: errnos to raise next, by call (`open rpmsg0`, `ioctl 0xb502`, ...).
     """
 
@@ -70,6 +71,7 @@ class Machine(Kernel):
         self.tree = tree
         self.calls: list[str] = []
         self.step: Callable[[], None] = lambda: None
+        self.served: Callable[[Channel], None] = lambda _: None
         self.failures: dict[str, list[int]] = {}
         self.denied: set[str] = set()
         self.credits = 256
@@ -157,6 +159,7 @@ class Machine(Kernel):
             raise _fail(errno.EAGAIN)
         self.credits -= 1
         os.write(fd, message)
+        self.served(channel)
 
     def may_use(self, path: Path) -> bool:
         return path.exists() and path.name not in self.denied

@@ -56,7 +56,7 @@ def test_each_dsp_has_its_own_control_device(layout: Layout, sysfs: Sysfs, tree:
     tree.dsp("78000000.r5f", 2, control=2, layout=layout)
     assert _control(sysfs).directory == mine
     assert _control(sysfs).bus.name == "virtio1"
-    assert sysfs.channels(_control(sysfs))[0] == "rpmsg_chrdev.-1.20"
+    assert "rpmsg_chrdev.-1.20" in sysfs.channels(_control(sysfs))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import select
+import socket
 from pathlib import Path
 
 import pytest
@@ -31,9 +33,7 @@ def _talk(endpoint: Endpoint, machine: Machine, text: bytes) -> None:
     assert [machine.consume(each) for each in heard] == [text]
 
 
-def _pending(peer: object) -> bool:
-    import select
-
+def _pending(peer: socket.socket) -> bool:
     return bool(select.select([peer], [], [], 0)[0])
 
 
@@ -43,13 +43,12 @@ def test_another_process_opens_at_every_step(
     step: int,
     gap: tuple[int, ...],
     make_dsp: MakeDsp,
-    tree: Tree,
     machine: Machine,
     folders: tuple[Path, Path],
 ) -> None:
-    control = tree.dsp()
+    control = machine.tree.dsp()
     for index in gap:
-        tree.endpoint(control, index, f"other-{index}")
+        machine.tree.endpoint(control, index, f"other-{index}")
     mine, theirs = (make_dsp(lock_dir=folder) for folder in folders)
     others: list[Endpoint] = []
     left = step

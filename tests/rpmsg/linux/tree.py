@@ -27,7 +27,7 @@ class Tree:
     """
 
     root: Path
-    late: dict[str, int] = field(default_factory=dict)
+    late: dict[str, int] = field(default_factory=dict[str, int])
 
     def __post_init__(self) -> None:
         for folder in (self.sysfs, self.dev / "dma_heap", self.sysfs / "class" / "rpmsg"):

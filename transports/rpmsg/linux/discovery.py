@@ -17,9 +17,6 @@ __all__ = ["FIRMWARE_ENDPOINT", "Control", "Processor", "Sysfs"]
 FIRMWARE_ENDPOINT: Final = 20
 """Where the firmware c7x_compute listens."""
 
-_BUSES: Final = ("rproc-virtio.*.auto/virtio*", "remoteproc*#vdev*buffer/virtio*")
-_CONTROLS: Final = ("*.rpmsg_ctrl.*/rpmsg/rpmsg_ctrl*", "*.rpmsg_chrdev.*/rpmsg/rpmsg_ctrl*")
-
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -77,18 +74,15 @@ class Sysfs:
         return next((each for each in self.processors() if each.name == name), None)
 
     def control(self, processor: Processor) -> Control | None:
-        """Return the control device of a processor's bus; of several the one of the lowest index."""
-        below = [
-            found
-            for bus in _BUSES
-            for control in _CONTROLS
-            for found in _sorted(processor.directory, f"{bus}/{control}")
-        ]
-        if below:
-            return Control(below[0])
+        """Return the control device of a processor's bus; of several the one of the lowest index.
+
+        Where the bus lies differs between kernels (below `rproc-virtio.K.auto`, or `remoteprocR#vdev0buffer`),
+        and so does what the control device belongs to (itself, or the channel). It is always below the DSP.
+        """
         for link in _sorted(self._root, "class/rpmsg/rpmsg_ctrl*"):
-            if processor.name in (link / "device").resolve().parts:
-                return Control(link.resolve())
+            directory = link.resolve()
+            if processor.name in directory.parts:
+                return Control(directory)
         return None
 
     def channels(self, control: Control) -> list[str]:

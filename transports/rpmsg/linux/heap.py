@@ -33,6 +33,7 @@ PREFERRED: Final = "carveout_vision_apps_shared-memories"
 """The heap that TI's images for c7x_compute have."""
 
 _TRIES: Final = 1000  # of a sync that a signal or a busy fence interrupts
+_AGAIN: Final = frozenset({errno.EINTR, errno.EAGAIN})
 _FORBIDDEN: Final = frozenset({errno.EACCES, errno.EPERM})
 
 
@@ -68,16 +69,14 @@ class DmaBuffer(Buffer):
                     self._kernel.close(fd)
 
     def _sync(self, flags: int) -> None:
-        for _ in range(_TRIES):
+        for left in reversed(range(_TRIES)):
             try:
                 self._kernel.ioctl(self._dma, DMA_BUF_SYNC, bytearray(SYNC.pack(flags)))
-            except (InterruptedError, BlockingIOError) as error:
-                last = error
             except OSError as error:
-                raise _lost("a shared buffer", "DMA_BUF_IOCTL_SYNC", error) from error
+                if not left or error.errno not in _AGAIN:
+                    raise _lost("a shared buffer", "DMA_BUF_IOCTL_SYNC", error) from error
             else:
                 return
-        raise _lost("a shared buffer", "DMA_BUF_IOCTL_SYNC", last) from last
 
 
 def heaps(dev: Path) -> list[Path]:
@@ -127,14 +126,14 @@ def allocate(kernel: Kernel, heap: Path, processor: Path, size: int) -> DmaBuffe
     with ExitStack() as failed:
         dma = _take(kernel, heap, size)
         failed.callback(kernel.close, dma)
-        with _mapped(heap, "mmap"):
-            view = kernel.map(dma, size)
         with _mapped(processor, "open"):
             attached = kernel.open(processor)
         failed.callback(kernel.close, attached)
         argument = bytearray(ATTACHMENT.pack(dma, 0))
         with _mapped(processor, "RPROC_IOC_DMA_BUF_ATTACH"):
             _ioctl(kernel, attached, RPROC_DMA_BUF_ATTACH, argument)
+        with _mapped(heap, "mmap"):
+            view = kernel.map(dma, size)  # last: the traceback of a later error would keep it
         failed.pop_all()
     address: int = ATTACHMENT.unpack(argument)[1]
     return DmaBuffer(kernel, (dma, attached), view, address)

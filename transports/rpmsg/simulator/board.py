@@ -118,6 +118,7 @@ class Board:
         port.lose("it was closed")
         if self.port is port:
             self.port = None
+            self.firmware.inline = True  # no thread is left that would compute
 
     def reserve(self) -> bool:
         """Take a free buffer for a request, if there is one."""
@@ -130,7 +131,7 @@ class Board:
         """Let a request arrive for which a buffer was reserved."""
         self.advance(now)
         self.travelling -= 1
-        if port.loss is None or self.port is None:
+        if port.loss is None:
             self.firmware.deliver(port.number, message, now)
 
     def advance(self, now: float) -> None:
@@ -168,6 +169,7 @@ class Board:
         self._restart_at = now + seconds
 
     def _lose_port(self, why: str) -> None:
+        self.travelling = 0
         if self.port is not None:
             self.port.lose(why)
 

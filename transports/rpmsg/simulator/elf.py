@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final, final
 
-__all__ = ["Elf", "NotLoadable", "Symbol", "read_elf"]
+__all__ = ["Elf", "NotLoadable", "Symbol", "check_magic", "read_elf"]
 
 _HEADER: Final = Struct("<4s4B8xHHIQQQI6H")
 _SEGMENT: Final = Struct("<IIQQQQQQ")
@@ -64,6 +64,15 @@ class Elf:
         return None
 
 
+def check_magic(begin: bytes) -> None:
+    """Look at the first four bytes.
+
+    Raises:
+        NotLoadable: no ELF file begins so.
+    """
+    _check(begin == b"\x7fELF", "no ELF file")
+
+
 def read_elf(data: bytes) -> Elf:
     """Read a module as the DSP does.
 
@@ -80,7 +89,7 @@ def _read(data: bytes) -> Elf:
     magic, width, order, _, abi, kind, machine, _, _, phoff, shoff, _, _, phsize, phnum, _, shnum, names = (
         _HEADER.unpack_from(data)
     )
-    _check(magic == b"\x7fELF", "no ELF file")
+    check_magic(magic)
     _check((width, order) == (2, 1), "no little-endian ELF of 64 bits")
     _check(machine == _MACHINE, f"machine {machine}")
     _check(kind in {_EXEC, _DYN}, f"type {kind}")

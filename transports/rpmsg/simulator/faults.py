@@ -81,31 +81,30 @@ def scripted(faults: Mapping[int, Fault]) -> Rule:
 def seeded(seed: int, rate: float, faults: Sequence[Fault]) -> Rule:
     """Return a rule that lets any of the faults befall a message, at that rate."""
     draw = random.Random(seed)  # noqa: S311  (faults are to be repeatable)
-    return lambda seen: draw.choice(faults) if draw.random() < rate else None
+    return lambda _seen: draw.choice(faults) if draw.random() < rate else None
 
 
 def bent(reply: bytes, kind: Kind) -> list[bytes]:
     """Return what arrives in the place of a reply."""
-    match kind:
-        case Kind.DROP:
-            return []
-        case Kind.DUPLICATE:
-            return [reply, reply]
-        case Kind.STALE:
-            return [_with(reply, _SEQ_AT, (_U32.unpack_from(reply, _SEQ_AT)[0] - 1) % (1 << 32))]
-        case Kind.WRONG_TYPE:
-            is_ping = _U32.unpack_from(reply)[0] == Request.PING | RESPONSE
-            return [_with(reply, _TYPE_AT, (Request.DYN_UNLOAD if is_ping else Request.PING) | RESPONSE)]
-        case Kind.TRUNCATE:
-            return [
-                reply[: HEADER_SIZE + (len(reply) - HEADER_SIZE) // 2]
-                if len(reply) > HEADER_SIZE
-                else reply[:8]
-            ]
-        case Kind.MANY_OUTPUTS if _succeeded(reply):
-            return [_with(reply, _COUNT_AT, _MANY)]
-        case _:
-            return [reply]
+    if kind is Kind.DROP:
+        return []
+    if kind is Kind.DUPLICATE:
+        return [reply, reply]
+    return [_changed(reply, kind)]
+
+
+def _changed(reply: bytes, kind: Kind) -> bytes:
+    if kind is Kind.STALE:
+        return _with(reply, _SEQ_AT, (_U32.unpack_from(reply, _SEQ_AT)[0] - 1) % (1 << 32))
+    if kind is Kind.WRONG_TYPE:
+        is_ping = _U32.unpack_from(reply)[0] == Request.PING | RESPONSE
+        return _with(reply, _TYPE_AT, (Request.DYN_UNLOAD if is_ping else Request.PING) | RESPONSE)
+    if kind is Kind.TRUNCATE:
+        body = len(reply) - HEADER_SIZE
+        return reply[: HEADER_SIZE + body // 2 if body else HEADER_SIZE // 2]
+    if kind is Kind.MANY_OUTPUTS and _succeeded(reply):
+        return _with(reply, _COUNT_AT, _MANY)
+    return reply
 
 
 def _succeeded(reply: bytes) -> bool:

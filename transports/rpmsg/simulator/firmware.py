@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
-from typing import final
+from typing import Literal, final
 
 from .faults import Fault, Faults, Kind
 from .inference import start_job
@@ -63,7 +63,7 @@ class Firmware:
         self.load_seconds = 0.0
         self.halted = False
         self._service = Service(params, carveout, shelf, notes)
-        self._wire = params.wire
+        self._wire: Literal[2, 3] = params.wire
         self._switches = faults
         self._emit = emit
         self._trouble = trouble
@@ -136,9 +136,11 @@ class Firmware:
 
     def next_event(self) -> float:
         """Return when something will happen by itself; `math.inf` while a thread computes, too."""
-        if self.halted or self._work is None or not self._work.ready:
+        work = self._work
+        if self.halted or work is None:
             return math.inf
-        return self._ends
+        computed = work.ready or (self.inline and not work.claimed)
+        return self._ends if computed else math.inf
 
     def claim(self) -> Callable[[], None] | None:
         """Return what a thread is to compute without holding anything, once; it calls `advance` after."""
@@ -157,8 +159,9 @@ class Firmware:
         if self._ends > now:
             return False
         if not work.ready:
-            if not self.inline:
+            if work.claimed or not self.inline:
                 return False
+            work.claimed = True
             work.run()
         self._work = None
         self._free_at = self._ends

@@ -73,21 +73,18 @@ def _tensors(service: Service, request: Infer) -> list[Tensor] | int:
         return Code.BAD_TENSOR
     descriptors = request.inline
     if request.large:
-        address, size = request.table
-        if not _within(service, regions[:1], address, size, "table of inputs"):
+        if not _within(service, regions[:1], *request.table, "table of inputs"):
             return Code.BAD_ADDRESS
-        if size < request.count * DESCRIPTOR_SIZE:
-            return Code.BAD_TENSOR
-        descriptors = service.carveout.read(address, size)
+        address, size = request.table
+        descriptors = service.carveout.read(address, min(size, MAX_TENSORS * DESCRIPTOR_SIZE))
     tensors = read_tensors(descriptors, request.count)
     if tensors is None:
-        return Code.BAD_REQUEST
-    for tensor in tensors:
-        if not 0 <= tensor.ndim <= _MAX_DIMS:
-            return Code.BAD_TENSOR
-        if not _within(service, regions, tensor.address, tensor.size, "input"):
-            return Code.BAD_TENSOR
-    return tensors
+        return Code.BAD_TENSOR if request.large else Code.BAD_REQUEST
+    fit = all(
+        0 <= tensor.ndim <= _MAX_DIMS and _within(service, regions, tensor.address, tensor.size, "input")
+        for tensor in tensors
+    )
+    return tensors if fit else Code.BAD_TENSOR
 
 
 def _regions(service: Service, request: Infer) -> tuple[Region, ...]:

@@ -9,8 +9,8 @@ from typing import Final, final
 from repertory.models.errors import DeviceBusy
 from repertory.transports.rpmsg.memory import PAGE, Buffer, aligned
 
-from .mirror import Mirror
 from .memorymap import BASE
+from .mirror import Mirror
 
 __all__ = ["Carveout", "SimulatedBuffer"]
 
@@ -127,7 +127,11 @@ class Carveout:
 
     def attached(self, address: int, size: int) -> bool:
         """Whether first and last byte lie in buffers that the DSP was told of."""
-        return self._covers(address) and (size <= 1 or self._covers(address + size - 1))
+        end = address + size
+        for buffer in self.buffers:
+            if buffer.attached and buffer.address <= address and end <= buffer.address + buffer.size:
+                return True
+        return size > 1 and self._covers(address) and self._covers(end - 1)
 
     def read(self, address: int, size: int) -> bytes:
         """Return what the DSP sees; `holds` must have been asked."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,6 @@ from repertory.models.onnx_model import OnnxExecutor, read_specs
 from repertory.models.program import Network
 from repertory.models.spec import Array, TensorSpec
 from repertory.models.twin import TwinNetwork, decode
-from repertory.transports.answers import hash_answer
 
 from .elf import Elf, NotLoadable, read_elf
 from .parameters import SimulatedC7x
@@ -162,11 +162,26 @@ def _same(told: Sequence[int | str], given: Sequence[int]) -> bool:
 
 @final
 class _Hash:
+    """The same as `hash_answer`, with all that does not depend on the inputs made ready."""
+
     def __init__(self, network: Network) -> None:
-        self._network = network
+        self._outputs = [_blank(network.name, spec) for spec in network.outputs]
 
     def answer(self, inputs: Sequence[Array]) -> Sequence[Array]:
-        return hash_answer(self._network, inputs)
+        answers: list[Array] = []
+        for begun, shape, count, dtype in self._outputs:
+            digest = begun.copy()
+            for array in inputs:
+                digest.update(array.data)
+            seed = digest.digest()
+            pattern = np.frombuffer(seed * (count // len(seed) + 1), np.uint8, count)
+            answers.append(pattern.astype(dtype).reshape(shape))
+        return answers
+
+
+def _blank(name: str, spec: TensorSpec) -> tuple[blake2b, list[int], int, np.dtype[Any]]:
+    shape = [dim if isinstance(dim, int) else 1 for dim in spec.shape]
+    return blake2b(f"{name}/{spec.name}".encode(), digest_size=16), shape, math.prod(shape), spec.dtype
 
 
 @final

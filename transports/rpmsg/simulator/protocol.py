@@ -197,8 +197,12 @@ def read_tensors(data: bytes, count: int) -> list[Tensor] | None:
     """Read descriptors; None where there are not as many."""
     if len(data) < count * DESCRIPTOR_SIZE:
         return None
-    fields = (_DESCRIPTOR.unpack_from(data, place * DESCRIPTOR_SIZE) for place in range(count))
-    return [Tensor(*words[:6], shape=tuple(words[6:])) for words in fields]
+    return [_tensor(data, place * DESCRIPTOR_SIZE) for place in range(count)]
+
+
+def _tensor(data: bytes, offset: int) -> Tensor:
+    address, size, ndim, code, bits, index, *shape = _DESCRIPTOR.unpack_from(data, offset)
+    return Tensor(address, size, ndim, code, bits, index, tuple(shape))
 
 
 def write_tensor(address: int, size: int, shape: Sequence[int], *, code: int, bits: int, index: int) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final, final
 
-from .elf import NotLoadable
+from .elf import NotLoadable, check_magic
 from .memory import Carveout
 from .memorymap import PRINTF, Region, staging
 from .module import Module, Shelf
@@ -49,6 +49,7 @@ class Service:
         self.completed = 0
         self.failed = 0
         self._shelf = shelf
+        self._blank: Region | None = None
         self._printf = PRINTF if params.wire == 2 else None  # noqa: PLR2004
 
     @property
@@ -58,22 +59,17 @@ class Service:
 
     def answer(self, kind: int, seq: int, words: tuple[int, ...], uptime_ms: int) -> Answer:
         """Do what a request asks."""
-        match kind:
-            case Request.PING:
-                return self.replies.words(kind, seq, self.params.reported, uptime_ms)
-            case Request.GET_STATUS:
-                counts = (self.completed, self.failed)
-                return self.replies.words(kind, seq, self.params.reported, uptime_ms, *counts)
-            case Request.DYN_LOAD:
-                return self._load(seq, words[0])
-            case Request.MODEL_LOAD:
-                return self._load_weights(seq, words[0])
-            case Request.DYN_UNLOAD:
-                return self._unloaded(kind, seq, done=self.slots.unload(words[0]))
-            case Request.MODEL_UNLOAD:
-                return self._unloaded(kind, seq, done=self.slots.unload_weights(words[0]))
-            case _:
-                return self._set_printf(kind, seq, Region(words[0], words[1]))
+        if kind in {Request.PING, Request.GET_STATUS}:
+            counts = () if kind == Request.PING else (self.completed, self.failed)
+            return self.replies.words(kind, seq, self.params.reported, uptime_ms, *counts)
+        if kind == Request.DYN_LOAD:
+            return self._load(seq, words[0])
+        if kind == Request.MODEL_LOAD:
+            return self._load_weights(seq, words[0])
+        if kind == Request.SET_PRINTF_BUF:
+            return self.replies.status(kind, seq, self._set_printf(Region(words[0], words[1])))
+        unload = self.slots.unload if kind == Request.DYN_UNLOAD else self.slots.unload_weights
+        return self.replies.status(kind, seq, Code.OK if unload(words[0]) else Code.BAD_HANDLE)
 
     def visible(self, address: int, size: int, what: str) -> bool:
         """Whether memory is there, and note it where the DSP was not told of its buffer."""
@@ -86,6 +82,9 @@ class Service:
     def print_text(self, text: str) -> int:
         """Write what a run prints; return how much of it fits."""
         buffer = self._printf
+        if not text and buffer is self._blank:
+            return 0
+        self._blank = None if text else buffer
         if buffer is None or not self.visible(buffer.start, buffer.size, "printed text"):
             return 0
         room = buffer.size - _PRINTF_HEADER.size
@@ -96,23 +95,28 @@ class Service:
 
     def _load(self, seq: int, size: int) -> Answer:
         """Refuse at once, or load: the file is read as the load begins."""
-        if not 0 < size <= self.staging.size:
-            return self.replies.not_loaded(seq, Code.BAD_SIZE)
         if not self.can_print:
             return self.replies.status(Request.DYN_LOAD, seq, Code.BAD_REQUEST)
-        if len(self.slots.modules) >= MAX_MODULES:
-            return self.replies.not_loaded(seq, Code.LOAD_FAILED)
-        if not self.visible(self.staging.start, size, "module"):
-            return self.replies.not_loaded(seq, Code.LOAD_FAILED)
-        try:
-            module = self._shelf.module(self.carveout.read(self.staging.start, size))
-        except NotLoadable as refusal:
-            self.notes.append(f"module refused: {refusal}")
+        if not 0 < size <= self.staging.size:
+            return self.replies.not_loaded(seq, Code.BAD_SIZE)
+        module = self._staged(size) if len(self.slots.modules) < MAX_MODULES else None
+        if module is None:
             return self.replies.not_loaded(seq, Code.LOAD_FAILED)
         workspace = self.params.workspace_mb * _MIB
         if (lacking := self.slots.lacking(workspace)) is not None:
             return self.replies.not_loaded(seq, Code.OUT_OF_MEMORY, lacking)
         return Work(self.params.load_seconds(size), lambda: self._loaded(seq, module, workspace))
+
+    def _staged(self, size: int) -> Module | None:
+        """Read the module in staging; None where the loader refuses it."""
+        if not self.visible(self.staging.start, size, "module"):
+            return None
+        try:
+            check_magic(self.carveout.read(self.staging.start, min(size, 4)))  # before reading it all
+            return self._shelf.module(self.carveout.read(self.staging.start, size))
+        except NotLoadable as refusal:
+            self.notes.append(f"module refused: {refusal}")
+            return None
 
     def _loaded(self, seq: int, module: Module, workspace: int) -> bytes:
         return self.replies.loaded(seq, self.slots.load(module, workspace), module.meta)
@@ -133,13 +137,10 @@ class Service:
 
         return Work(self.params.load_seconds(size), finish)
 
-    def _unloaded(self, kind: int, seq: int, *, done: bool) -> bytes:
-        return self.replies.status(kind, seq, Code.OK if done else Code.BAD_HANDLE)
-
-    def _set_printf(self, kind: int, seq: int, buffer: Region) -> bytes:
+    def _set_printf(self, buffer: Region) -> int:
         if buffer.size <= _PRINTF_HEADER.size:
-            return self.replies.status(kind, seq, Code.BAD_SIZE)
+            return Code.BAD_SIZE
         if not self.visible(buffer.start, buffer.size, "buffer for printed text"):
-            return self.replies.status(kind, seq, Code.BAD_ADDRESS)
+            return Code.BAD_ADDRESS
         self._printf = buffer
-        return self.replies.status(kind, seq, Code.OK)
+        return Code.OK

@@ -42,8 +42,8 @@ class Slots:
 
     heap: int
     used: int = 0
-    modules: dict[int, Loaded] = field(default_factory=dict)
-    models: dict[int, int] = field(default_factory=dict)
+    modules: dict[int, Loaded] = field(default_factory=dict[int, Loaded])
+    models: dict[int, int] = field(default_factory=dict[int, int])
     entry: Loaded | None = None
     last_handle: int = 0
     last_model: int = 0

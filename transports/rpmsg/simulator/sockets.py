@@ -7,9 +7,9 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, TypeAlias, final
+from typing import TypeAlias, final
 
-from repertory.models.errors import ContractError, DeviceLost
+from repertory.models.errors import DeviceLost
 from repertory.transports.rpmsg.endpoint import Endpoint
 from repertory.transports.rpmsg.linux.endpoint import READ, FdEndpoint
 from repertory.transports.world import Condition, drive
@@ -60,6 +60,7 @@ class SocketEndpoint(Endpoint):
             finally:
                 if not sent:
                     self._board.travelling -= 1
+            self._core.pull()  # it arrives now, however late the thread wakes
             self._condition.notify()
             return sent
 
@@ -81,6 +82,7 @@ class SocketEndpoint(Endpoint):
     def close(self) -> None:
         with self._condition:
             self._core.pull()
+            self._board.advance(self._now())
             self._board.close_port(self._port)
             self._condition.notify()
         self._inner.close()
@@ -103,40 +105,42 @@ class _Core:
         self._port = port
         self._condition = condition
         self._now = now
-        self._end: Final = end
+        self._end = end
 
     def run(self) -> None:
         """Serve until the connection ends."""
-        drive(self._serve())
-        self._end.close()
-
-    async def _serve(self) -> None:
-        while True:
-            step = await self._condition.wait(self._step, timeout=None, next_event=self._board.next_event)
-            if step is None or step is _end:
-                return
-            step()
+        with self._end:
+            drive(self._serve())
 
     def pull(self) -> None:
-        """Take what has been sent; the condition is held."""
-        with suppress(BlockingIOError, ConnectionError, OSError):
+        """Take what has been sent. The condition is held."""
+        if self._port.loss is not None:
+            return
+        with suppress(OSError):
             while message := self._end.recv(READ):
                 self._board.deliver(self._port, message, self._now())
 
+    async def _serve(self) -> None:
+        step: _Step | None = None
+        while step is not _end:
+            if step is not None:
+                step()
+                with self._condition:
+                    self._condition.notify()  # the connection may have ended meanwhile, and another begun
+            step = await self._condition.wait(self._step, timeout=None, next_event=self._board.next_event)
+
     def _step(self) -> _Step | None:
-        if self._port.loss is not None:
-            return _end
         self.pull()
         self._board.advance(self._now())
-        self._push()
         if self._port.loss is not None:
             return _end
+        self._push()
         return self._board.firmware.claim()
 
     def _push(self) -> None:
         while (message := self._port.take(self._now())) is not None:
             self.backlog.append(message)
-        with suppress(BlockingIOError, ConnectionError):
+        with suppress(OSError):
             while self.backlog:
                 self._end.send(self.backlog[0])
                 self.backlog.popleft()

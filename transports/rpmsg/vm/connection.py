@@ -1,0 +1,180 @@
+"""One connection with the module loaded: driver code, of one caller at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, Self, final
+
+from repertory.models.errors import DeviceError, DeviceHung, DeviceLost
+from repertory.models.spec import Array
+from repertory.transports.rpmsg.client import Request, refusal
+from repertory.transports.rpmsg.engine import RUN_BOUND
+from repertory.transports.rpmsg.errors import Status
+from repertory.transports.rpmsg.session import OPEN_BOUND, Session
+from repertory.transports.rpmsg.tensors import read_outputs
+from repertory.transports.rpmsg.wire import requests
+from repertory.transports.rpmsg.wire.messages import Inferred, Job, Opcode, Span
+
+from .connect import Target
+from .module_file import ModuleFile
+from .staging import Input, Staging
+
+__all__ = ["SETTLE_BOUND", "SLICE", "Connection"]
+
+SLICE: Final = 0.2
+"""Longest wait in seconds without a look at the time-out; a Ctrl-C comes through."""
+
+SETTLE_BOUND: Final = 15.0
+"""Seconds that a run which nobody waits for any more may still take before the connection is given up."""
+
+_FORGOTTEN: Final = frozenset({Status.HANDLE, Status.SYMBOL})  # what a restarted DSP says of a handle
+
+
+@final
+class Connection:
+    """A session with a module, memory for its inputs, and one place for results.
+
+    Attributes:
+        staging: the memory for inputs.
+        owed: whether a run has begun whose end nobody has seen: the DSP may still read and write.
+        cycles: of the last run that succeeded.
+    """
+
+    def __init__(self, session: Session, staging: Staging, now: Callable[[], float]) -> None:
+        self.staging = staging
+        self.owed = False
+        self.cycles = 0
+        self._session = session
+        self._now = now
+
+    @classmethod
+    async def open(
+        cls,
+        target: Target,
+        module: Callable[[bool], ModuleFile],
+        *,
+        sizes: tuple[int | None, int | None],
+        on_busy: Callable[[], None],
+    ) -> Self:
+        """Connect and load.
+
+        Args:
+            target: which DSP.
+            module: reads the file, for a simulated DSP or a real one.
+            sizes: bytes for inputs and for outputs; None as the module needs.
+            on_busy: as for `Staging`.
+
+        Raises:
+            ArtifactError: the module does not fit, or is for no such DSP.
+            DspRefusal: the firmware does not load it.
+            DeviceError: there is no such DSP. Nothing is left open after any error.
+        """
+        dsp, now = target.connect(), target.world.now
+        file = module(dsp.simulated)
+        session = await Session.open(dsp, target.ledger, now=now, bound=OPEN_BOUND, pipelined=False)
+        try:
+            shared = session.client.wire.names_result
+            need, capacity = file.need(shared=shared, inputs=sizes[0], outputs=sizes[1])
+            await session.load(file.data, need)
+            staging = Staging(session.workspace.slots[0], capacity, on_busy=on_busy)
+        except BaseException:
+            session.close()
+            raise
+        return cls(session, staging, now)
+
+    async def run(self, inputs: Sequence[Input], *, timeout: float) -> list[Array]:
+        """Run once; the arrays lie in the memory for results.
+
+        Raises:
+            StagingFull, StaleInput: nothing was sent.
+            DspRefusal: the DSP does not do it.
+            DeviceHung: it has not answered within `timeout` seconds; the run is `owed`.
+            DeviceLost: it has restarted, or is gone.
+            DeviceError: its answer was lost, or is absurd.
+        """
+        self.staging.check(inputs)
+        self.owed = True
+        self.staging.hold(inputs, everything=not self._session.workspace.split)
+        request = await self._answered(self._job(inputs), timeout)
+        self._settled()
+        return self._outputs(request)
+
+    async def settle(self, *, bound: float = SETTLE_BOUND) -> None:
+        """Wait for the end of what is owed, behind which the DSP answers a PING.
+
+        Raises:
+            DeviceError: it does not, or has restarted: nothing more is to be had of this connection.
+        """
+        if self.owed:
+            await self._session.check(self._now(), bound=bound)
+            self._settled()
+
+    async def leave(self) -> None:
+        """Unload, once the DSP is idle.
+
+        Raises:
+            DeviceError: it is not in time, or did not answer.
+        """
+        await self.settle()
+        await self._session.unload()
+
+    def close(self, why: str) -> None:
+        """Give the memory and the endpoint back; staged inputs raise from now on. Any number of times."""
+        self.staging.end(why)
+        self._session.close()
+
+    def _settled(self) -> None:
+        self.owed = False
+        self.staging.release()
+
+    def _job(self, inputs: Sequence[Input]) -> Job:
+        workspace = self._session.workspace
+        slot, area = workspace.slots[0], workspace.areas[0]
+        staged = self.staging.lay(inputs)
+        return Job(
+            self._session.handle,
+            staged.descriptors,
+            table=staged.table,
+            input=Span(slot.address, slot.size),
+            result=Span(area.address, area.size),
+        )
+
+    async def _answered(self, job: Job, timeout: float) -> Request:
+        """Send a job and wait for its answer.
+
+        After a long silence a PING goes behind it: if that is answered first, the answer was lost.
+        """
+        client, deadline = self._session.client, self._now() + timeout
+        request = await self._posted(job, deadline)
+        ask_at, asked = self._now() + RUN_BOUND, False
+        while (now := self._now()) < deadline:
+            if request in await client.receive(min(deadline - now, SLICE)):
+                return request
+            if not asked and self._now() >= ask_at:
+                asked = client.post(Opcode.PING, requests.ping) is not None
+        raise DeviceHung(f"no answer within {timeout:g} s", family="c7x", call=request.call.name)
+
+    async def _posted(self, job: Job, deadline: float) -> Request:
+        client = self._session.client
+        call = Opcode.INFER if job.table is None else Opcode.INFER_LARGE
+        while (request := client.post(call, partial(client.wire.infer, job=job))) is None:
+            if (now := self._now()) >= deadline:
+                raise DeviceHung("the DSP takes no message", family="c7x", call=call.name)
+            await client.receive(min(max(client.next_offer - now, 0.0), SLICE))
+        return request
+
+    def _outputs(self, request: Request) -> list[Array]:
+        reply = request.reply
+        if reply is None:
+            raise DeviceError("the answer was lost", family="c7x", call=request.call.name)
+        if reply.status in _FORGOTTEN:
+            raise DeviceLost("it does not know the module any more", family="c7x") from refusal(request)
+        if reply.status < 0:
+            raise refusal(request)
+        assert isinstance(reply, Inferred), "of the kind that was asked for, and no refusal"
+        outputs = read_outputs(reply, self._session.workspace.areas[0])
+        self.cycles = reply.cycles
+        for output in outputs:
+            output.flags.writeable = False
+        return outputs
