@@ -25,13 +25,17 @@ from .tensors import INLINE_OUTPUTS, room_for, table_size
 from .wire.messages import INLINE_INPUTS
 from .workspace import Need
 
-__all__ = ["PROBE_BOUND", "TSC_HZ", "C7xDevice"]
+__all__ = ["PROBE_BOUND", "TSC_HZ", "WINDOWS", "C7xDevice"]
 
 PROBE_BOUND: Final = 2.0
 """Seconds for asking an idle DSP how it is."""
 
 TSC_HZ: Final = 1e9
 """Ticks of the DSP's counter in a second, as the vendor's tests assume; one of its headers says 800 MHz."""
+
+WINDOWS: Final = {False: 2, True: 3}
+"""Frames in flight, by whether the wire names the result's place: one that is staged, and one or two that
+the DSP has."""
 
 _NODE = 2.0  # seconds for the endpoint's node to appear
 _MARGIN = 1.0
@@ -86,7 +90,7 @@ class C7xDevice(Device):
         self.capabilities = Capabilities(
             "c7x",
             simulated=simulated,
-            window=2,
+            window=WINDOWS[False],
             residents=1,
             probe_needs_idle=False,
             stall=run_bound + 2 * PING_BOUND,
@@ -99,8 +103,8 @@ class C7xDevice(Device):
         )
         bound = self._open_bound + _NODE + UNLOAD_BOUND + _MARGIN
         self._session = await engine.orders.call(engine.connect, bound=bound, what="open")
-        window = 3 if self._session.client.wire.names_result else 2
-        self.capabilities = replace(self.capabilities, window=window)
+        names_result = self._session.client.wire.names_result
+        self.capabilities = replace(self.capabilities, window=WINDOWS[names_result])
         self._flight.open(completed, fault)
 
     def prepare(self, artifact: Artifact) -> Program:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import os
 from pathlib import Path
 
@@ -105,7 +104,6 @@ def test_closing_one_buffer_gives_back_that_one_alone(
     dsp = make_dsp()
     first, second, third = (dsp.allocate(4096) for _ in range(3))
     second.close()
-    gc.collect()
     assert [bool(each.attached) for each in machine.buffers] == [True, True]
     again = dsp.allocate(4096)
     assert again.address == BASE + 4096
@@ -119,13 +117,11 @@ def test_memory_stays_mapped_while_a_view_lives(make_dsp: MakeDsp, board: Tree, 
     buffer.view[:4] = b"kept"
     array = np.frombuffer(buffer.view[:4], np.uint8)
     buffer.close()
-    gc.collect()
     assert array.tobytes() == b"kept"
     other = dsp.allocate(4096)
     assert other.address == BASE + 4096, "its place is still taken"
     other.close()
     del array
-    gc.collect()
     assert machine.left == (0, [], 0)
 
 
@@ -161,7 +157,6 @@ def test_what_fails_is_named_and_gives_everything_back(
     assert caught.value.call == FAILURES[call]
     assert isinstance(caught.value.__cause__, OSError)
     assert ("udev" in str(caught.value)) is (number == errno.EACCES)
-    gc.collect()
     assert machine.left == (0, [], 0)
 
 
@@ -242,7 +237,6 @@ def test_a_buffer_over_the_real_kernel() -> None:
     buffer.close()
     assert bytes(view[:5]) == b"hello"
     del view
-    gc.collect()
     assert _open_files() == before
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
+from repertory.models.errors import ConfigError
 from repertory.runtime.cli import main
 from repertory.runtime.commands import devices
 from repertory.transports.rpmsg.linux.permission import UDEV_RULES
@@ -87,12 +88,17 @@ def test_no_heap(machine: Machine) -> None:
     assert "no carveout_* heap" in _reason(machine)
 
 
+def _no_library(_: str | None) -> NoReturn:
+    raise ConfigError("not looked for")
+
+
 @pytest.fixture
 def board(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Tree:
     """Let the command look at the tree."""
     tree = machine.tree
     look = partial(survey, str(tree.sysfs), str(tree.dev), kernel=machine)
     monkeypatch.setattr(devices, "survey_dsps", look)
+    monkeypatch.setattr(devices, "survey", _no_library)
     return tree
 
 

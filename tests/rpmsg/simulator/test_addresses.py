@@ -97,10 +97,10 @@ async def served(address: str, world: World, *, times: int) -> None:
 
 
 @pytest.mark.virtual
-@pytest.mark.parametrize("wire", [2, 3])
-async def test_a_device_in_virtual_time(wire: int) -> None:
+@pytest.mark.parametrize("query", ["wire=2", "wire=3", "wire=2&first_fit=false"])
+async def test_a_device_in_virtual_time(query: str) -> None:
     async with VirtualWorld() as world:
-        await served(f"sim+c7x://?wire={wire}&coherent=false", world, times=2)
+        await served(f"sim+c7x://?{query}&coherent=false", world, times=2)
 
 
 async def test_a_device_in_real_time() -> None:

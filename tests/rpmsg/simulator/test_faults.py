@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -24,7 +24,7 @@ X = np.array([[1, 2, 3, 4]], np.float32)
 
 
 @asynccontextmanager
-async def host(**params: Any) -> AsyncIterator[tuple[Host, VirtualWorld]]:
+async def host(**params: Any) -> AsyncGenerator[tuple[Host, VirtualWorld]]:
     async with VirtualWorld() as world:
         yield await Host(SimulatedDsp(SimulatedC7x(answers="hash", **params), world), 2).open(), world
 

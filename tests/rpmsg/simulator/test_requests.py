@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Literal
@@ -41,7 +41,7 @@ WIRES = pytest.mark.parametrize("wire", [2, 3])
 
 
 @asynccontextmanager
-async def host(wire: Wire, **params: Any) -> AsyncIterator[Host]:
+async def host(wire: Wire, **params: Any) -> AsyncGenerator[Host]:
     async with VirtualWorld() as world:
         connected = await Host(SimulatedDsp(SimulatedC7x(wire=wire, **params), world), wire).open()
         try:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -25,7 +26,7 @@ WIRES = pytest.mark.parametrize("wire", [2, 3])
 
 
 @asynccontextmanager
-async def host(wire: int = 2, **params: Any) -> AsyncIterator[Host]:
+async def host(wire: int = 2, **params: Any) -> AsyncGenerator[Host]:
     told: dict[str, Any] = {"latency_ms": 0.0, "load_ms": 0.0, "load_mbs": 1e6} | params
     connected = await Host(SimulatedDsp(SimulatedC7x(wire=2 if wire == 2 else 3, **told)), wire).open()
     try:
@@ -60,7 +61,7 @@ def test_jobs_in_a_row_take_their_time_however_late_the_thread_is() -> None:
         async with host(latency_ms=0.5, answers="hash") as h:
             handle = await h.loaded(double())
             body = h.job(handle, h.put([X]))
-            now = h.dsp._now
+            now = time.monotonic
             start, busy = now(), h.dsp.firmware.occupied(now())
             for _ in range(100):
                 h.send(INFER, body)

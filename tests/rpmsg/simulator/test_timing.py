@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -21,7 +21,7 @@ X = np.array([[1, 2, 3, 4]], np.float32)
 
 
 @asynccontextmanager
-async def host(**params: Any) -> AsyncIterator[tuple[Host, Callable[[], float]]]:
+async def host(**params: Any) -> AsyncGenerator[tuple[Host, Callable[[], float]]]:
     async with VirtualWorld() as world:
         told: dict[str, Any] = {"answers": "hash", "latency_ms": 4.0} | params
         dsp = SimulatedDsp(SimulatedC7x(**told), world)

@@ -19,7 +19,7 @@ def dsp(request: pytest.FixtureRequest) -> Iterator[SimulatedDsp]:
     """A DSP of each kind, which must have nothing to complain of."""
     made = simulated(request.param)
     yield made
-    assert made.firmware.notes == []
+    assert made.firmware.faults == []
     assert made.leaks == []
 
 

@@ -76,8 +76,8 @@ class Sysfs:
     def control(self, processor: Processor) -> Control | None:
         """Return the control device of a processor's bus; of several the one of the lowest index.
 
-        Where the bus lies differs between kernels (below `rproc-virtio.K.auto`, or `remoteprocR#vdev0buffer`),
-        and so does what the control device belongs to (itself, or the channel). It is always below the DSP.
+        Where the bus lies differs between kernels (below `rproc-virtio.K.auto` or `remoteprocR#vdev0buffer`),
+        and so does what the control device belongs to (itself or the channel). It is always below the DSP.
         """
         for link in _sorted(self._root, "class/rpmsg/rpmsg_ctrl*"):
             directory = link.resolve()

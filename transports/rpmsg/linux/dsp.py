@@ -28,7 +28,7 @@ __all__ = ["NODE_BOUND", "LinuxDsp"]
 NODE_BOUND: Final = 2.0
 """Seconds that a new endpoint's node may take to appear and get its permissions from udev."""
 
-_LOOK: Final = 0.005  # seconds between two looks
+_LOOK: Final = 0.01  # seconds between two looks
 _FORBIDDEN: Final = frozenset({errno.EACCES, errno.EPERM})
 
 

@@ -71,7 +71,8 @@ class Carveout:
     Attributes:
         host: what the host sees, all of it.
         mirror: keeps the two views apart; None where there is one.
-        buffers: those that are not closed, by their place.
+        buffers: those that are not closed, by their place; a new list for each change, so that another thread
+            may read it meanwhile.
     """
 
     def __init__(self, size: int, *, coherent: bool, first_fit: bool) -> None:
@@ -107,14 +108,12 @@ class Carveout:
         offset = fitting[0][0] if self._first_fit else fitting[-1][1] - rounded
         self._clear(offset, rounded)
         buffer = SimulatedBuffer(self, offset, rounded)
-        self.buffers.append(buffer)
-        self.buffers.sort(key=lambda held: held.offset)
+        self.buffers = sorted([*self.buffers, buffer], key=lambda held: held.offset)
         return buffer
 
     def free(self, buffer: SimulatedBuffer) -> None:
         """Take a stretch back; its bytes stay until somebody else gets it."""
-        if buffer in self.buffers:
-            self.buffers.remove(buffer)
+        self.buffers = [held for held in self.buffers if held is not buffer]
 
     def detach(self) -> None:
         """Forget what the DSP was told: it has restarted."""

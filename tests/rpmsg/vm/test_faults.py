@@ -1,0 +1,393 @@
+"""Threads, Ctrl-C, time-outs and restarts: nothing is ever answered with another run's result."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from repertory.transports.rpmsg.errors import DspRefusal
+from repertory.transports.rpmsg.simulator.dsp import SimulatedDsp
+from repertory.transports.rpmsg.simulator.faults import Fault, Kind, Seen
+from repertory.transports.rpmsg.vm import connection
+from repertory.transports.rpmsg.vm.errors import (
+    ConnectionFailed,
+    DspRestarted,
+    InputBusy,
+    RunFailed,
+    RunTimedOut,
+    StaleInput,
+    StaleView,
+    VmClosed,
+    VmError,
+)
+
+from .conftest import Make
+from .support import affine, floats, slow
+
+INFER_REPLIES = {0x1021}
+INFERS = {0x21, 0x23}
+
+few = pytest.mark.parametrize("dsp", ["v2", "v3 incoherent"], indirect=True)
+
+
+def only(opcodes: set[int], fault: Fault, *, times: int = 1) -> Callable[[Seen], Fault | None]:
+    """Let a fault befall the first messages of some kinds."""
+    left = [fault] * times
+    return lambda seen: left.pop() if left and seen.opcode in opcodes else None
+
+
+@contextmanager
+def running(dsp: SimulatedDsp, call: Callable[[], Any]) -> Iterator[list[Any]]:
+    """Make a call in a thread, and enter once the DSP is at it; its result or error is in the list."""
+    done: list[Any] = []
+    begun = threading.Event()
+
+    def note(seen: Seen) -> Fault | None:
+        if seen.opcode in INFERS:
+            begun.set()
+        return None
+
+    def work() -> None:
+        try:
+            done.append(call())
+        except Exception as error:  # noqa: BLE001
+            done.append(error)
+
+    dsp.faults.on_request = note
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert begun.wait(20)
+    yield done
+    thread.join(20)
+    assert not thread.is_alive()
+    dsp.faults.on_request = None
+
+
+# -- threads -------------------------------------------------------------------------------------------
+
+
+@few
+def test_calls_of_many_threads_get_their_own_answers(make: Make) -> None:
+    vm = make(affine())
+    wrong: list[int] = []
+
+    def work(seed: int) -> None:
+        for each in range(seed, seed + 20):
+            if not np.array_equal(vm["main"](floats(each)).numpy(), 2 * floats(each)):
+                wrong.append(each)
+
+    threads = [threading.Thread(target=work, args=(100 * place,)) for place in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    assert wrong == []
+    assert vm.copied_inputs == 120
+
+
+@few
+def test_a_staged_input_is_locked_while_it_is_read(make: Make, dsp: SimulatedDsp) -> None:
+    vm = make(slow(0.2))
+    staged = vm.create_input((1, 4), "float32").copyfrom(floats(1))
+    other = vm.create_input((1, 4), "float32")
+    with running(dsp, lambda: vm["main"](staged).numpy()) as done:
+        with pytest.raises(InputBusy):
+            staged.copyfrom(floats(2))
+        with pytest.raises(InputBusy):
+            staged[:] = 0 * floats(2)
+        assert np.array_equal(staged.numpy(), floats(1))
+        other.copyfrom(floats(3))
+    assert np.array_equal(done[0], 2 * floats(1))
+    assert np.array_equal(vm["main"](other).numpy(), 2 * floats(3))
+    staged.copyfrom(floats(2))
+    assert np.array_equal(vm["main"](staged).numpy(), 2 * floats(2))
+
+
+@pytest.mark.parametrize("dsp", ["v2 in one buffer, incoherent"], indirect=True)
+def test_in_one_buffer_all_staged_inputs_are_locked(make: Make, dsp: SimulatedDsp) -> None:
+    vm = make(slow(0.2))
+    staged = vm.create_input((1, 4), "float32").copyfrom(floats(1))
+    other = vm.create_input((1, 4), "float32").copyfrom(floats(3))
+    with running(dsp, lambda: vm["main"](staged).numpy()), pytest.raises(InputBusy):
+        other.copyfrom(floats(4))
+    assert np.array_equal(vm["main"](other).numpy(), 2 * floats(3))
+
+
+@few
+def test_close_waits_for_the_run_of_another_thread(make: Make, dsp: SimulatedDsp) -> None:
+    vm = make(slow(0.2))
+    vm["main"](floats(1))
+    with running(dsp, lambda: vm["main"](floats(2)).numpy()) as done:
+        vm.close()
+        assert np.array_equal(done[0], 2 * floats(2))
+    with pytest.raises(VmClosed):
+        vm["main"](floats())
+
+
+# -- Ctrl-C --------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def interrupted(dsp: SimulatedDsp) -> Iterator[None]:
+    """Send this process a Ctrl-C once the DSP begins a run."""
+
+    def interrupt(seen: Seen) -> Fault | None:
+        if seen.opcode in INFERS:
+            dsp.faults.on_request = None
+            threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
+        return None
+
+    dsp.faults.on_request = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        yield
+
+
+def test_ctrl_c_and_the_next_call_has_its_own_answer(make: Make, dsp: SimulatedDsp) -> None:
+    vm = make(slow(0.3))
+    with interrupted(dsp):
+        vm["main"](floats(1))
+    for seed in (2, 3):
+        assert np.array_equal(vm["main"](floats(seed)).numpy(), 2 * floats(seed))
+    assert dsp.firmware.loaded == [1], "it was not loaded again"
+    assert dsp.firmware.jobs_completed == 3
+
+
+def test_ctrl_c_and_a_staged_input_is_written_after_the_run(make: Make, dsp: SimulatedDsp) -> None:
+    vm = make(slow(0.3))
+    staged = vm.create_input((1, 4), "float32").copyfrom(floats(1))
+    with interrupted(dsp):
+        vm.run_nocopy(staged)
+    staged.copyfrom(floats(2))
+    assert dsp.firmware.jobs_completed == 1, "it waited for the end"
+    assert np.array_equal(vm["main"](staged).numpy(), 2 * floats(2))
+
+
+@few
+def test_ctrl_c_ends_the_views_of_before(make: Make, dsp: SimulatedDsp) -> None:
+    vm = make(slow(0.2))
+    view = vm.run_nocopy(floats(1))
+    with interrupted(dsp):
+        vm["main"](floats(2))
+    with pytest.raises(StaleView):
+        view.sum()
+
+
+@few
+def test_ctrl_c_and_close(make: Make, dsp: SimulatedDsp) -> None:
+    vm = make(slow(0.2))
+    with interrupted(dsp):
+        vm["main"](floats(1))
+    vm.close()
+    assert dsp.firmware.loaded == []
+    assert dsp.firmware.jobs_completed == 1
+
+
+@few
+def test_ctrl_c_while_it_loads(make: Make, dsp: SimulatedDsp) -> None:
+    def interrupt(seen: Seen) -> Fault | None:
+        if seen.opcode == 0x10:
+            dsp.faults.on_request = None
+            threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
+            return None
+        return None
+
+    vm = make(affine())
+    dsp.faults.on_reply = only({0x1010}, Fault(Kind.DELAY, 0.2))
+    dsp.faults.on_request = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        vm["main"](floats(1))
+    assert not vm.is_loaded
+    assert dsp.leaks == []
+    assert np.array_equal(vm["main"](floats(2)).numpy(), 2 * floats(2))
+    assert len(dsp.firmware.loaded) <= 2
+
+
+# -- time-outs -----------------------------------------------------------------------------------------
+
+
+def test_a_run_that_takes_too_long(make: Make, dsp: SimulatedDsp) -> None:
+    vm = make(slow(0.3), timeout=0.05)
+    staged = vm.create_input((1, 4), "float32").copyfrom(floats(1))
+    began = time.monotonic()
+    with pytest.raises(RunTimedOut, match=r"0\.05 s") as caught:
+        vm["main"](staged)
+    assert time.monotonic() - began < 0.25
+    assert isinstance(caught.value, RuntimeError)
+    staged.copyfrom(floats(2))
+    assert dsp.firmware.jobs_completed == 1
+    assert np.array_equal(staged.numpy(), floats(2))
+
+
+@few
+def test_after_a_time_out_the_late_answer_is_nobodys(make: Make, dsp: SimulatedDsp) -> None:
+    vm = make(affine(), timeout=0.05)
+    vm["main"](floats(9))
+    dsp.faults.on_reply = only(INFER_REPLIES, Fault(Kind.DELAY, 0.15))
+    with pytest.raises(RunTimedOut):
+        vm["main"](floats(1))
+    assert np.array_equal(vm["main"](floats(2)).numpy(), 2 * floats(2))
+    assert dsp.firmware.loaded == [1]
+
+
+@few
+def test_a_dsp_that_hangs_and_boots_again(make: Make, dsp: SimulatedDsp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "OPEN_BOUND", 0.1)
+    monkeypatch.setattr(connection.Connection.settle, "__kwdefaults__", {"bound": 0.1})
+    vm = make(affine(), timeout=0.05)
+    vm["main"](floats(9))
+    dsp.hang()
+    with pytest.raises(RunTimedOut):
+        vm["main"](floats(1))
+    with pytest.raises(ConnectionFailed):
+        vm["main"](floats(1))
+    assert not vm.is_loaded
+    dsp.restart()
+    assert np.array_equal(vm["main"](floats(2)).numpy(), 2 * floats(2))
+
+
+# -- lost answers and restarts -------------------------------------------------------------------------
+
+
+@few
+def test_a_lost_answer_is_noticed(make: Make, dsp: SimulatedDsp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "RUN_BOUND", 0.05)
+    vm = make(affine())
+    vm["main"](floats(9))
+    dsp.faults.on_reply = only(INFER_REPLIES, Fault(Kind.DROP))
+    with pytest.raises(RunFailed, match="lost"):
+        vm["main"](floats(1))
+    assert np.array_equal(vm["main"](floats(2)).numpy(), 2 * floats(2))
+
+
+@few
+def test_a_slow_run_is_no_lost_answer(make: Make, dsp: SimulatedDsp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "RUN_BOUND", 0.02)
+    vm = make(slow(0.1))
+    for seed in range(3):
+        assert np.array_equal(vm["main"](floats(seed)).numpy(), 2 * floats(seed))
+
+
+@few
+@pytest.mark.parametrize("kind", [Kind.MANY_OUTPUTS, Kind.DUPLICATE])
+def test_an_absurd_answer(make: Make, dsp: SimulatedDsp, kind: Kind) -> None:
+    vm = make(affine())
+    vm["main"](floats(9))
+    dsp.faults.on_reply = only(INFER_REPLIES, Fault(kind))
+    if kind is Kind.DUPLICATE:
+        assert np.array_equal(vm["main"](floats(1)).numpy(), 2 * floats(1))
+    else:
+        with pytest.raises(RunFailed, match="outputs"):
+            vm["main"](floats(1))
+    assert np.array_equal(vm["main"](floats(2)).numpy(), 2 * floats(2))
+
+
+@few
+def test_no_free_buffer_for_a_while(make: Make, dsp: SimulatedDsp) -> None:
+    vm = make(affine())
+    vm["main"](floats(9))
+    dsp.faults.refused_sends = 3
+    assert np.array_equal(vm["main"](floats(1)).numpy(), 2 * floats(1))
+
+
+def test_a_restart_between_runs(make: Make, dsp: SimulatedDsp) -> None:
+    vm = make(affine())
+    view, staged = vm.run_nocopy(floats(1)), vm.create_input((1, 4))
+    dsp.restart()
+    assert vm.is_loaded, "nobody was told"
+    with pytest.raises(DspRestarted, match="restarted") as caught:
+        vm["main"](floats(2))
+    assert isinstance(caught.value, RuntimeError)
+    assert not vm.is_loaded
+    with pytest.raises(StaleView, match="restarted"):
+        view.sum()
+    with pytest.raises(StaleInput, match="restarted"):
+        vm["main"](staged)
+    assert np.array_equal(vm["main"](floats(3)).numpy(), 2 * floats(3))
+    assert vm.is_loaded
+    assert dsp.firmware.loaded == [1]
+
+
+@few
+def test_a_firmware_that_has_forgotten_the_module(make: Make, dsp: SimulatedDsp) -> None:
+    vm = make(affine())
+    vm["main"](floats(1))
+    dsp.firmware._service.slots.unload(1)  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(DspRestarted) as caught:
+        vm["main"](floats(1))
+    assert isinstance(caught.value.__cause__, Exception)
+    assert isinstance(caught.value.__cause__.__cause__, DspRefusal)
+    assert not vm.is_loaded
+    assert np.array_equal(vm["main"](floats(3)).numpy(), 2 * floats(3))
+
+
+@few
+def test_a_core_that_stops_during_a_run(make: Make, dsp: SimulatedDsp) -> None:
+    vm = make(affine())
+    vm["main"](floats(9))
+    dsp.faults.on_request = only(INFERS, Fault(Kind.STOP, 0.05))
+    with pytest.raises(DspRestarted):
+        vm["main"](floats(1))
+    dsp.restart()
+    assert np.array_equal(vm["main"](floats(2)).numpy(), 2 * floats(2))
+
+
+@few
+def test_a_core_that_is_stopped(make: Make, dsp: SimulatedDsp) -> None:
+    vm = make(affine())
+    dsp.stop()
+    with pytest.raises(ConnectionFailed, match="offline"):
+        vm["main"](floats(1))
+    dsp.restart()
+    assert np.array_equal(vm["main"](floats(2)).numpy(), 2 * floats(2))
+
+
+# -- odd callers ---------------------------------------------------------------------------------------
+
+
+class Caller:
+    """Calls the machine while the machine asks it for an array."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._call = call
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return self._call().numpy()
+
+
+@few
+def test_an_input_that_runs_the_machine(make: Make) -> None:
+    vm = make(affine())
+    assert np.allclose(vm["main"](Caller(lambda: vm["main"](floats(1)))).numpy(), 4 * floats(1))
+
+
+@few
+def test_a_signal_handler_cannot_run_the_machine(make: Make, dsp: SimulatedDsp) -> None:
+    vm = make(slow(0.1))
+    errors: list[Exception] = []
+
+    def handle(*_: object) -> None:
+        try:
+            vm["main"](floats(5))
+        except VmError as error:
+            errors.append(error)
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        dsp.faults.on_request = only(INFERS, Fault(Kind.DELAY, 0))
+        threading.Timer(0.03, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+        for seed in range(3):
+            assert np.array_equal(vm["main"](floats(seed)).numpy(), 2 * floats(seed))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert [str(error) for error in errors] == ["a call from inside another call of the same thread"]
+
+

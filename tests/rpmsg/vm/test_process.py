@@ -1,0 +1,142 @@
+"""What only a process of its own shows: memory, forks, the end, and what an import loads."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from repertory.transports.rpmsg.vm.connect import ADDRESS
+
+from .support import affine, slow, write
+
+QUICK = "latency_ms=0&load_ms=0"
+
+
+def run(code: str, path: Path, address: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code, path],
+        env={**os.environ, ADDRESS: address},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert done.returncode == 0
+    return done.stdout.splitlines()
+
+
+BARE = """
+import gc, sys
+import numpy as np
+from repertory import C7xVirtualMachine
+
+x = np.arange(4, dtype=np.float32).reshape(1, 4)
+held = []
+for _ in range(3):
+    vm = C7xVirtualMachine(sys.argv[1])
+    staged = vm.create_input((1, 4), "float32").copyfrom(x)
+    view = vm.run_nocopy(staged)
+    bare = np.asarray(view, copy=False)
+    held += [bare, bare[0], np.from_dlpack(view, copy=False), np.from_dlpack(view)]
+    assert np.array_equal(bare, 2 * x)
+    vm.close()
+    del vm, staged, view
+    gc.collect()
+    print(sum(float(array.sum()) for array in held) > -1)
+for array in held:
+    array.tobytes()
+"""
+
+
+@pytest.mark.parametrize("more", ["", "&wire=3", "&coherent=false", "&first_fit=false&coherent=false"])
+def test_bare_memory_is_never_unmapped_while_it_is_held(tmp_path: Path, more: str) -> None:
+    path = write(tmp_path, affine())
+    assert run(BARE, path, f"sim+c7x://?{QUICK}{more}") == ["True"] * 3
+
+
+LEFT = """
+import atexit, sys
+import numpy as np
+from repertory import C7xVirtualMachine
+from repertory.transports.rpmsg.simulator.dsp import SimulatedDsp
+
+dsp = SimulatedDsp()
+atexit.register(lambda: print(dsp.firmware.loaded, dsp.leaks, dsp.firmware.faults))
+vm = C7xVirtualMachine(sys.argv[1], address=lambda: dsp)
+vm["main"](np.zeros((1, 4), np.float32))
+print(dsp.firmware.loaded)
+"""
+
+
+def test_what_a_script_leaves_open_is_unloaded_at_its_end(tmp_path: Path) -> None:
+    assert run(LEFT, write(tmp_path, affine()), "") == ["[1]", "[] [] []"]
+
+
+FORK = """
+import os, sys
+import numpy as np
+from repertory import C7xVirtualMachine
+from repertory.transports.rpmsg.simulator.dsp import SimulatedDsp
+from repertory.transports.rpmsg.vm.errors import VmClosed
+
+dsp = SimulatedDsp()
+vm = C7xVirtualMachine(sys.argv[1], address=lambda: dsp)
+x = np.ones((1, 4), np.float32)
+vm["main"](x)
+child = os.fork()
+if not child:
+    try:
+        vm["main"](x)
+    except VmClosed:
+        vm.close()
+        del vm
+        os._exit(7)
+    os._exit(1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+print(vm["main"](x).numpy().tolist(), dsp.firmware.loaded)
+"""
+
+
+def test_a_fork_cannot_use_it(tmp_path: Path) -> None:
+    assert run(FORK, write(tmp_path, affine()), "") == ["7", "[[2.0, 2.0, 2.0, 2.0]] [1]"]
+
+
+LAZY = """
+import sys, repertory
+import numpy as np
+assert not any("rpmsg" in name for name in sys.modules)
+from repertory import C7xVirtualMachine, c7x as tvm
+assert tvm.C7xVirtualMachine is C7xVirtualMachine
+assert not {"onnx", "onnxruntime", "elftools"} & {name.partition(".")[0] for name in sys.modules}
+assert not hasattr(repertory, "c8x")
+assert {"C7xVirtualMachine", "c7x", "mxa"} <= set(repertory.__all__)
+with C7xVirtualMachine(sys.argv[1]) as vm:
+    print(vm["main"](tvm.nd.array(np.array([[1, 2, 3, 4]], np.float32))).numpy().tolist())
+"""
+
+
+def test_the_package_loads_it_for_those_who_ask(tmp_path: Path) -> None:
+    assert run(LAZY, write(tmp_path, affine()), f"sim+c7x://?{QUICK}") == ["[[2.0, 4.0, 6.0, 8.0]]"]
+
+
+ENDED = """
+import os, signal, sys, threading
+import numpy as np
+from repertory import C7xVirtualMachine
+vm = C7xVirtualMachine(sys.argv[1])
+vm.create_input((1, 4))
+threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    vm["main"](np.zeros((1, 4), np.float32))
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_a_script_that_ends_after_a_ctrl_c(tmp_path: Path) -> None:
+    assert run(ENDED, write(tmp_path, slow(0.4)), f"sim+c7x://?{QUICK}") == ["interrupted"]
