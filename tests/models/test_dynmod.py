@@ -75,6 +75,8 @@ def bad() -> Iterator[tuple[str, bytes, str]]:
     yield "no names", patched(good, 62, b"\xff\0"), f"section 255 of {header.shnum} shall hold the names"
     yield "segment shrinks", patched(good, load + 40, u64(7)), "segment 0 has .* bytes, 7 in memory"
     yield "segment is far", patched(good, load + 8, u64(len(good))), "segment 0 does not lie within"
+    whole = patched(good, load + 32, u64(len(good)), load + 40, u64(len(good)))
+    yield "segment ends the file", whole, "segment 0 does not lie within"
     huge = patched(good, load + 32, u64(2**63), load + 40, u64(2**63))
     yield "segment is huge", huge, "segment 0 does not lie within"
     yield "not dynamic", patched(good, segment_at(good, 2), b"\x06\0\0\0"), "no dynamic segment"

@@ -100,9 +100,7 @@ async def test_sending_early_on_version_2_gives_wrong_answers(
         return workspace
 
     monkeypatch.setattr(session, "_workspace", early)
-    monkeypatch.setattr(
-        "repertory.transports.rpmsg.device.WINDOWS", {False: 3, True: 3}, raising=True
-    )
+    monkeypatch.setattr("repertory.transports.rpmsg.device.WINDOWS", {False: 3, True: 3}, raising=True)
     pair = boards(2)
     async with open_virtual(*(board.source(f"dsp {at}") for at, board in enumerate(pair))) as rt:
         assert await wrong(rt, 1_000, "double") > 100

@@ -25,13 +25,16 @@ from .wire.messages import Done, Inferred, Loaded, Malformed, Opcode, Pong, Repl
 from .wire.v2 import V2
 from .wire.wire import Wire
 
-__all__ = ["BACK_OFF", "PING_BOUND", "Client", "Request", "Strays", "refusal"]
+__all__ = ["ATTEMPTS", "BACK_OFF", "PING_BOUND", "Client", "Request", "Strays", "refusal"]
 
 PING_BOUND: Final = 1.0
 """Seconds after which an unanswered PING to an idle DSP is repeated."""
 
 BACK_OFF: Final = (0.001, 0.020)
 """First and longest pause in seconds before a message is offered again; each is twice the one before."""
+
+ATTEMPTS: Final = 3
+"""How often a control request is sent while its replies are lost."""
 
 _REMEMBERED = 64
 """Requests that are remembered after their end, to tell what a stray is."""
@@ -163,7 +166,7 @@ class Client:
 
     @property
     def heard(self) -> float:
-        """When the DSP last answered, or was first asked after it had been idle; on the world's clock."""
+        """When the DSP last answered; on the world's clock."""
         return self._heard
 
     @property
@@ -187,8 +190,6 @@ class Client:
             self._back_off.failed()
             return None
         self._back_off.clear()
-        if not self._outstanding:
-            self._heard = self._now()
         request = self._outstanding[seq] = Request(seq, call, _KINDS[call], job)
         return request
 
@@ -219,20 +220,36 @@ class Client:
         if self._endpoint is not None:
             self._endpoint.wake()
 
-    async def ask(self, call: Opcode, encode: Callable[[int], bytes], kind: type[R], *, bound: float) -> R:
+    async def ask(
+        self,
+        call: Opcode,
+        encode: Callable[[int], bytes],
+        kind: type[R],
+        *,
+        bound: float,
+        attempts: int = ATTEMPTS,
+    ) -> R:
         """Send a request to an idle DSP and wait for its answer, with a PING behind it.
+
+        Args:
+            call: what is asked.
+            encode: makes the message.
+            kind: of the answer.
+            bound: seconds that all of it may take.
+            attempts: how often it is sent while replies are lost; 1 for what must not be done twice.
 
         Raises:
             DspRefusal: it says no.
-            DeviceLost: the reply was lost, or the endpoint.
+            DeviceLost: the replies were lost, or the endpoint.
             DeviceHung: nothing has come within `bound` seconds.
         """
         deadline = self._now() + bound
-        request = await self._posted(call, encode, deadline)
-        await self._posted(Opcode.PING, requests.ping, deadline)
-        if not await self._answer(request, deadline):
-            raise DeviceLost(f"the reply to {call.name} was lost", family="c7x", call=call.name)
-        return _accepted(request, kind)
+        for _ in range(attempts):
+            request = await self._posted(call, encode, deadline)
+            await self._posted(Opcode.PING, requests.ping, deadline)
+            if await self._answer(request, deadline):
+                return _accepted(request, kind)
+        raise DeviceLost(f"the reply to {call.name} was lost", family="c7x", call=call.name)
 
     async def ping(self, *, bound: float) -> Pong:
         """Send PING until one is answered.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,7 +18,7 @@ from repertory.transports.world import Driver, Outbox, World
 
 from .client import PING_BOUND
 from .dsp import Dsp
-from .engine import RUN_BOUND, Engine
+from .engine import PINGS, RUN_BOUND, Engine
 from .errors import DspRefusal
 from .program import loadable, prepare_dynmod
 from .session import LOAD_BOUND, OPEN_BOUND, UNLOAD_BOUND, Ledger, Session
@@ -25,7 +26,7 @@ from .tensors import INLINE_OUTPUTS, room_for, table_size
 from .wire.messages import INLINE_INPUTS
 from .workspace import Need
 
-__all__ = ["PROBE_BOUND", "TSC_HZ", "WINDOWS", "C7xDevice"]
+__all__ = ["PROBE_BOUND", "RETURN_BOUND", "TSC_HZ", "WINDOWS", "C7xDevice"]
 
 PROBE_BOUND: Final = 2.0
 """Seconds for asking an idle DSP how it is."""
@@ -37,6 +38,10 @@ WINDOWS: Final = {False: 2, True: 3}
 """Frames in flight, by whether the wire names the result's place: one that is staged, and one or two that
 the DSP has."""
 
+RETURN_BOUND: Final = 30.0
+"""Seconds that a DSP which was there before may take to come back: it restarts, and Linux finds it again."""
+
+_RETRY = 0.2  # seconds between two looks for it
 _NODE = 2.0  # seconds for the endpoint's node to appear
 _MARGIN = 1.0
 
@@ -86,14 +91,14 @@ class C7xDevice(Device):
         self._outbox: Outbox[Completion] = world.outbox(self._flight.complete)
         self._engine = Engine(world, self._open, self._outbox, run_bound=run_bound, tsc_hz=tsc_hz)
         self._driver: Driver | None = None
-        self._open_bound = max(OPEN_BOUND, run_bound)
+        self._clockwork = world.condition()
         self.capabilities = Capabilities(
             "c7x",
             simulated=simulated,
             window=WINDOWS[False],
             residents=1,
             probe_needs_idle=False,
-            stall=run_bound + 2 * PING_BOUND,
+            stall=run_bound + PINGS * PING_BOUND + _MARGIN,
         )
 
     async def open(self, completed: Completed, fault: Fault) -> None:
@@ -101,7 +106,7 @@ class C7xDevice(Device):
         self._driver = self._world.spawn(
             engine.serve, name=f"repertory: c7x {self._name}", on_exit=self._ended
         )
-        bound = self._open_bound + _NODE + UNLOAD_BOUND + _MARGIN
+        bound = RETURN_BOUND + OPEN_BOUND + _NODE + UNLOAD_BOUND + _MARGIN
         self._session = await engine.orders.call(engine.connect, bound=bound, what="open")
         names_result = self._session.client.wire.names_result
         self.capabilities = replace(self.capabilities, window=WINDOWS[names_result])
@@ -142,6 +147,8 @@ class C7xDevice(Device):
     async def close(self, *, bound: float) -> None:
         driver, self._driver = self._driver, None
         if driver is not None:
+            with self._clockwork:
+                self._clockwork.notify()
             self._engine.close()
             if not await driver.join(bound * 3 / 4):
                 self._engine.give_up()
@@ -151,7 +158,19 @@ class C7xDevice(Device):
         self._flight.close()
 
     async def _open(self) -> Session:
-        return await Session.open(self._connect(), self._ledger, now=self._world.now, bound=self._open_bound)
+        """Connect; a DSP that was there before is given time to boot."""
+        now = self._world.now
+        began = now()
+        while True:
+            try:
+                return await Session.open(self._connect(), self._ledger, now=now)
+            except DeviceLost:
+                known = self._ledger.uptime is not None
+                if not known or now() >= began + RETURN_BOUND or self._driver is None:
+                    raise
+            await self._clockwork.wait(
+                lambda: self._driver is None, timeout=_RETRY, next_event=lambda: math.inf
+            )
 
     async def _load(self, program: Program) -> None:
         module = loadable(program)

@@ -32,10 +32,13 @@ from .tensors import Staged, read_outputs, stage
 from .wire import requests
 from .wire.messages import Inferred, Job, Opcode, Span
 
-__all__ = ["RUN_BOUND", "Engine"]
+__all__ = ["PINGS", "RUN_BOUND", "Engine"]
 
 RUN_BOUND: Final = 10.0
 """Seconds without an answer, while jobs are outstanding, after which the DSP is asked whether it lives."""
+
+PINGS: Final = 2
+"""How many it is sent, a second apart, before it counts as hung: one message may be lost."""
 
 _FORGOTTEN: Final = frozenset({Status.HANDLE, Status.SYMBOL})
 """What a DSP that has restarted says of a handle."""
@@ -50,6 +53,7 @@ class _Run:
     slot: Window
     staged: Staged
     transfer: float
+    sent: float = 0.0
     area: Window | None = None
 
 
@@ -90,8 +94,7 @@ class Engine:
         self._running: dict[Request, _Run] = {}
         self._slots: deque[Window] = deque()
         self._areas: deque[Window] = deque()
-        self._barrier: Request | None = None
-        self._barrier_until = 0.0
+        self._pings = 0
         self._session: Session | None = None
         self._closing = False
         self._giving_up = False
@@ -223,6 +226,7 @@ class Engine:
         request = client.post(call, partial(client.wire.infer, job=job))
         if request is None:
             return False
+        run.sent = self._now()
         run.area = self._areas.popleft()
         self._running[request] = run
         return True
@@ -239,8 +243,7 @@ class Engine:
     # -- answers ------------------------------------------------------------------------------------
 
     def _settle(self, request: Request) -> None:
-        if request is self._barrier:
-            self._barrier = None
+        self._pings = 0
         run = self._running.get(request)
         if run is None:
             return
@@ -272,7 +275,8 @@ class Engine:
         try:
             outputs = _checked(read_outputs(reply, run.area), frame.network.outputs)
         except DeviceError as error:
-            return Completion(frame, Fate.FAILED, error=error)
+            # a traceback would keep the result's memory from its heap as long as somebody keeps the error
+            return Completion(frame, Fate.FAILED, error=error.with_traceback(None))
         busy = reply.cycles / self._tsc_hz
         return Completion(frame, Fate.DONE, outputs, busy=busy, transfer=run.transfer)
 
@@ -289,10 +293,8 @@ class Engine:
         due: list[float] = []
         if self._staged and self._areas:
             due.append(client.next_offer)
-        if self._barrier is not None:
-            due.append(self._barrier_until)
-        elif self._running:
-            due.append(client.heard + self._run_bound)
+        if self._running:
+            due.append(self._patient_until())
         return max(min(due) - self._now(), 0.0) if due else None
 
     def _watch(self) -> None:
@@ -307,15 +309,19 @@ class Engine:
             raise DeviceHung(
                 f"the DSP has taken no message for {now - blocked:.1f} s", family="c7x", call="INFER"
             )
-        if self._barrier is not None and now >= self._barrier_until:
-            raise DeviceHung(
-                f"INFER has not been answered for {now - client.heard:.1f} s, nor has a PING behind it",
-                family="c7x",
-                call="INFER",
-            )
-        if self._barrier is None and self._running and now >= client.heard + self._run_bound:
-            self._barrier = client.post(Opcode.PING, requests.ping)
-            self._barrier_until = now + PING_BOUND
+        if not self._running or now < self._patient_until():
+            return
+        if self._pings == PINGS:
+            silent = f"INFER has not been answered in {self._run_bound:g} s, nor has a PING behind it"
+            raise DeviceHung(silent, family="c7x", call="INFER")
+        if client.post(Opcode.PING, requests.ping) is not None:
+            self._pings += 1
+
+    def _patient_until(self) -> float:
+        """When a job that runs has taken too long for the next PING, or for patience."""
+        head = next(iter(self._running.values()))
+        begun = max(head.sent, self._connected().client.heard)
+        return begun + self._run_bound + self._pings * PING_BOUND
 
     # -- the end ------------------------------------------------------------------------------------
 

@@ -205,7 +205,11 @@ class Session:
         ledger.uncertain = True
         try:
             loaded = await self.client.ask(
-                Opcode.DYN_LOAD, partial(requests.dyn_load, elf_size=size), Loaded, bound=bound
+                Opcode.DYN_LOAD,
+                partial(requests.dyn_load, elf_size=size),
+                Loaded,
+                bound=bound,
+                attempts=1,  # each would take a slot
             )
         except DspRefusal:
             ledger.uncertain = False

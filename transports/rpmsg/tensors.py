@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, final
@@ -132,7 +133,7 @@ def _view(output: Descriptor, area: Window) -> Array:
     if dtype is None:
         raise _absurd(f"an output of type code {output.code} with {output.bits} bits")
     start = output.address - area.address
-    wanted = int(np.prod(output.shape, dtype=np.int64)) * dtype.itemsize
+    wanted = math.prod(output.shape) * dtype.itemsize
     if output.size != wanted:
         raise _absurd(f"{output.size} bytes for {dtype}{list(output.shape)}")
     if start < 0 or start + wanted > area.size:

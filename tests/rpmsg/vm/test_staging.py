@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from repertory import C7xVirtualMachine
-from repertory.models.sidecar import write_sidecar
 from repertory.models.program import Network
+from repertory.models.sidecar import write_sidecar
 from repertory.models.spec import TensorSpec
 from repertory.transports.rpmsg.simulator.dsp import SimulatedDsp
 from repertory.transports.rpmsg.vm.errors import (
@@ -24,8 +24,8 @@ from repertory.transports.rpmsg.vm.module_file import INPUT_BYTES, INPUT_BYTES_3
 from repertory.transports.rpmsg.vm.staging import TABLE
 from repertory.transports.rpmsg.workspace import RESULT_SIZE
 
-from .conftest import Make
-from .support import affine, echo, floats, simulated, several, summed, write
+from .conftest import Make, few
+from .support import affine, echo, floats, several, simulated, summed, write
 
 
 def test_a_staged_tensor_is_not_overwritten_by_plain_inputs(make: Make) -> None:
@@ -107,6 +107,7 @@ def test_a_staged_tensor_begins_with_zeros(make: Make) -> None:
     assert not vm.create_input((64,), "uint8").numpy().any()
 
 
+@few
 @pytest.mark.parametrize(
     ("source", "kind"),
     [
@@ -125,6 +126,7 @@ def test_copyfrom_converts(make: Make, source: Any, kind: str) -> None:
     assert np.array_equal(vm["main"](staged).numpy(), 2 * floats(5))
 
 
+@few
 @pytest.mark.parametrize(
     ("shape", "dtype", "error"),
     [
@@ -144,6 +146,7 @@ def test_what_cannot_be_staged(make: Make, shape: Any, dtype: Any, error: type[E
         make(affine()).create_input(shape, dtype)
 
 
+@few
 @pytest.mark.parametrize("source", ["text", floats(0, (4,)), np.array([[1j] * 4])])
 def test_what_cannot_be_copied_in(make: Make, source: Any) -> None:
     staged = make(affine()).create_input((1, 4), "float32").copyfrom(floats(1))
@@ -155,13 +158,13 @@ def test_what_cannot_be_copied_in(make: Make, source: Any) -> None:
 def test_what_reads_a_staged_tensor_copies(make: Make) -> None:
     vm = make(affine())
     staged = vm.create_input((1, 4), "float32").copyfrom(floats(1))
-    for copy in (staged.numpy(), np.asarray(staged), np.from_dlpack(staged), staged[:, ::2]):  # type: ignore[arg-type]
+    for copy in (staged.numpy(), np.asarray(staged), np.from_dlpack(staged), staged[:, ::2]):
         copy[...] = 0
     assert np.array_equal(vm["main"](staged).numpy(), 2 * floats(1))
     with pytest.raises(ValueError, match="copies only"):
         np.asarray(staged, copy=False)
     with pytest.raises(BufferError, match="copies only"):
-        np.from_dlpack(staged, copy=False)  # type: ignore[arg-type]
+        np.from_dlpack(staged, copy=False)
 
 
 def test_a_slice_of_a_staged_tensor_is_copied(make: Make) -> None:
@@ -172,9 +175,9 @@ def test_a_slice_of_a_staged_tensor_is_copied(make: Make) -> None:
 
 
 def test_a_staged_tensor_of_another_machine_is_copied(tmp_path: Path) -> None:
-    first, second = (
-        C7xVirtualMachine(write(tmp_path, affine()), address=lambda dsp=simulated(): dsp) for _ in range(2)
-    )
+    path, dsps = write(tmp_path, affine()), [simulated(), simulated()]
+    first = C7xVirtualMachine(path, address=lambda: dsps[0])
+    second = C7xVirtualMachine(path, address=lambda: dsps[1])
     with first, second:
         staged = first.create_input((1, 4)).copyfrom(floats(1))
         assert np.array_equal(second["main"](staged).numpy(), 2 * floats(1))

@@ -86,14 +86,16 @@ class Connection:
     async def run(self, inputs: Sequence[Input], *, timeout: float) -> list[Array]:
         """Run once; the arrays lie in the memory for results.
 
+        Args:
+            inputs: what `Staging.check` has let through.
+            timeout: seconds until the DSP must have answered.
+
         Raises:
-            StagingFull, StaleInput: nothing was sent.
             DspRefusal: the DSP does not do it.
             DeviceHung: it has not answered within `timeout` seconds; the run is `owed`.
             DeviceLost: it has restarted, or is gone.
             DeviceError: its answer was lost, or is absurd.
         """
-        self.staging.check(inputs)
         self.owed = True
         self.staging.hold(inputs, everything=not self._session.workspace.split)
         request = await self._answered(self._job(inputs), timeout)

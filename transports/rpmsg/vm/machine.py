@@ -28,7 +28,7 @@ from repertory.models.spec import Array
 from repertory.transports.rpmsg.errors import DspRefusal
 from repertory.transports.world import drive
 
-from .connect import Source, target
+from .connect import Source, Target, target
 from .connection import Connection
 from .errors import (
     ConnectionFailed,
@@ -46,7 +46,7 @@ from .inputs import as_array, check_count, checked_shape, element_type
 from .module_file import ModuleFile
 from .nd import HostArray, NDArray
 from .staging import Input, StagedInput
-from .views import Lease, ResultView
+from .views import Lease
 
 __all__ = ["RUN_TIMEOUT", "SO_PATH", "C7xVirtualMachine"]
 
@@ -122,8 +122,9 @@ class C7xVirtualMachine:
         self._cycles = 0
         self._lease = Lease()
         self._connection: Connection | None = None
-        self._lock = threading.Lock()
-        self._caller = 0
+        self._target: Target | None = None
+        self._lock = threading.RLock()
+        self._inside = False
         self._process = os.getpid()
 
     @property
@@ -150,10 +151,10 @@ class C7xVirtualMachine:
             raise InputTypeError(f"{name!r} is no function's name")
         return self._call
 
-    def run_nocopy(self, *inputs: Any) -> ResultView | list[ResultView]:
+    def run_nocopy(self, *inputs: Any) -> Any:
         """Run, and return views of the memory for results: valid until the next run of any kind.
 
-        One view, or a list of them where the module has not exactly one output.
+        One `ResultView`, or a list of them where the module has not exactly one output.
 
         Raises:
             VmError: see there.
@@ -234,7 +235,7 @@ class C7xVirtualMachine:
     def _opened(self) -> Connection:
         look = weakref.WeakMethod(self._look_whether_it_ended)
         try:
-            to = target(self._address)
+            to = self._target = self._target or target(self._address)
             read = functools.partial(ModuleFile.read, self._path, self._sidecar, any_machine=to.any_machine)
             return drive(
                 Connection.open(
@@ -271,15 +272,17 @@ class C7xVirtualMachine:
         """Let one thread in at a time."""
         if os.getpid() != self._process:
             raise VmClosed("this machine is another process's: a fork cannot use its connection")
-        if self._caller == threading.get_ident():
-            raise VmError("a call from inside another call of the same thread")
         if not self._lock.acquire(timeout=wait):
             raise RunTimedOut("the run of another thread has not ended")
         try:
-            self._caller = threading.get_ident()
-            yield
+            if self._inside:
+                raise VmError("a call from inside another call of the same thread")
+            self._inside = True
+            try:
+                yield
+            finally:
+                self._inside = False
         finally:
-            self._caller = 0
             self._lock.release()
 
     def _end(self, wait: float) -> None:
@@ -303,12 +306,12 @@ class C7xVirtualMachine:
 
     def _look_whether_it_ended(self) -> None:
         """Settle what an interrupted run owes, if no thread is in a call."""
-        connection = self._connection
-        if connection is None or not self._lock.acquire(blocking=False):
+        if not self._lock.acquire(blocking=False):
             return
         try:
-            with contextlib.suppress(DeviceError):
-                drive(connection.settle())
+            if self._connection is not None and not self._inside:
+                with contextlib.suppress(DeviceError):
+                    drive(self._connection.settle())
         finally:
             self._lock.release()
 

@@ -40,7 +40,7 @@ class Staging:
         self._cursor = 0
         self._count = 0
         self._why = ""
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()
         self._everything = False
         self._read: frozenset[int] = frozenset()
 
