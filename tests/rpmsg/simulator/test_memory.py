@@ -119,6 +119,23 @@ def test_a_flush_carries_only_lines_that_the_host_has_changed() -> None:
     assert memory.read(buffer.address + 64, 64) == bytes(6) + b"\1" + bytes(57)
 
 
+def test_lines_are_clean_after_a_sync() -> None:
+    memory = carveout(coherent=False)
+    for sync in ("flush", "invalidate"):
+        buffer = memory.allocate(4096)
+        if sync == "flush":
+            buffer.view[0] = 1
+            buffer.flush()
+        else:
+            memory.write(buffer.address, b"\1")
+            buffer.invalidate()
+        memory.write(buffer.address, b"\2")
+        buffer.view[70] = 3
+        buffer.flush()
+        assert memory.read(buffer.address, 1) == b"\2", sync
+        assert memory.read(buffer.address + 70, 1) == b"\3"
+
+
 def test_an_invalidate_drops_what_the_host_has_not_flushed() -> None:
     memory = carveout(coherent=False)
     buffer = memory.allocate(4096)

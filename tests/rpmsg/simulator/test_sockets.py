@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from repertory.models.errors import ContractError, DeviceBusy, DeviceLost
+from repertory.models.onnx_model import OnnxExecutor
 from repertory.transports.rpmsg.simulator.dsp import SimulatedDsp
 from repertory.transports.rpmsg.simulator.faults import Fault, Kind, scripted
 from repertory.transports.rpmsg.simulator.parameters import SimulatedC7x
@@ -211,6 +212,31 @@ def test_threads_end_with_their_connections() -> None:
             h.close()
             mine[0].join(10)
             assert not mine[0].is_alive()
+
+    driven(test)
+
+
+def test_a_twin_that_computes_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    def run(executor: OnnxExecutor, inputs: Any) -> Any:
+        begun.set()
+        assert go.wait(5), "whoever sends waits for the twin"
+        return [inputs[0] * 2]
+
+    monkeypatch.setattr(OnnxExecutor, "run", run)
+
+    async def test() -> None:
+        async with host() as h:
+            handle = await h.loaded(double())
+            h.send(INFER, h.job(handle, h.put([X])))
+            assert begun.wait(5)
+            h.send(PING)
+            assert h.dsp.firmware.waiting == 1
+            go.set()
+            assert h.outputs(await h.reply())[0].tolist() == [[2, 4, 6, 8]]
+            assert (await h.reply()).kind == 0x1001
+            assert h.dsp.firmware.faults == []
 
     driven(test)
 

@@ -27,7 +27,7 @@ class Port:
 
     Attributes:
         number: which connection this is.
-        inbox: when a reply is visible, and its bytes; in the order of both.
+        inbox: from when on a reply is visible, and its bytes; in their order.
         loss: why there will be no more, or None.
     """
 
@@ -35,15 +35,9 @@ class Port:
         self.number = number
         self.inbox: deque[tuple[float, bytes]] = deque()
         self.loss: str | None = None
-        self._latest = -math.inf
-
-    def put(self, at: float, message: bytes) -> None:
-        """Let a message arrive then, or behind the one before it."""
-        self._latest = max(self._latest, at)
-        self.inbox.append((self._latest, message))
 
     def take(self, now: float) -> bytes | None:
-        """Take the oldest message that is visible."""
+        """Take the oldest message, if it is visible; those behind it wait for it."""
         if self.inbox and self.inbox[0][0] <= now:
             return self.inbox.popleft()[1]
         return None
@@ -205,4 +199,4 @@ class Board:
         if self.faults.reader_delay is not None:
             at += self.faults.reader_delay()
         for arriving in [message] if fault is None else bent(message, fault.kind):
-            port.put(at, arriving)
+            port.inbox.append((at, arriving))
