@@ -112,6 +112,18 @@ def test_a_twin_that_comes_along_is_put_into_the_module() -> None:
         assert (found.networks[0].name, found.networks[0].onnx) == ("net", graph())
 
 
+@pytest.mark.parametrize("sidecar", [None, SIDECAR])
+def test_a_twin_given_counts_before_the_one_inside(sidecar: bytes | None) -> None:
+    flat = model([node("Flatten", ["a"], ["y"], axis=0)], [tensor("a", [4, 4])], [tensor("y", [1, 16])])
+    with pytest.raises(ArtifactError, match=r"'y' is float32\[1, 16\]"):
+        prepare_dynmod(artifact(TWIN, sidecar=sidecar, twin=flat), simulated=True)
+    other = graph() + b"\x82\x01\0"  # and a field that nobody knows
+    image = loadable(prepare_dynmod(artifact(TWIN, sidecar=sidecar, twin=other), simulated=True))
+    found = Dynmod.read(image.data).twin
+    assert found is not None
+    assert found.networks[0].onnx == other
+
+
 def test_a_twin_without_a_sidecar_describes_itself() -> None:
     program = prepare_dynmod(artifact(COMPILED, twin=graph()), simulated=True)
     assert program.name == "lib0"

@@ -7,11 +7,15 @@ import struct
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from repertory.models.dynmod import Dynmod
+from repertory.models.elf_sections import with_sections
+from repertory.models.onnx_model import OnnxExecutor
+from repertory.models.twin import Twin, TwinNetwork, encode
 from repertory.transports.rpmsg.simulator.elf import NotLoadable, read_elf
-from repertory.transports.rpmsg.simulator.module import Shelf
+from repertory.transports.rpmsg.simulator.module import CallFailed, Shelf
 from repertory.transports.rpmsg.simulator.parameters import SimulatedC7x
 
 from .modules import double, many
@@ -129,3 +133,36 @@ def test_any_bytes_are_taken_or_refused() -> None:
 
 def test_no_entry_is_no_reason_to_refuse() -> None:
     assert not Shelf(SimulatedC7x()).module(renamed(b"cg_main_dsp")).entry
+
+
+@pytest.mark.parametrize("content", [b"no graph", b""])
+def test_a_twin_that_nobody_can_read_is_refused(content: bytes) -> None:
+    twin = encode(Twin(1, [TwinNetwork("net", content, ["x"], ["y"])]))
+    with pytest.raises(NotLoadable, match="its twin cannot be read"):
+        Shelf(SimulatedC7x()).module(with_sections(bare(), {".repertory_twin": twin}))
+
+
+def test_a_module_of_which_nothing_is_told_is_loaded_and_fails_when_called() -> None:
+    module = Shelf(SimulatedC7x()).module(bare())
+    assert module.network is None
+    with pytest.raises(CallFailed):
+        module.call([])
+
+
+def test_a_crash_of_a_twin_is_a_failed_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash(*_: object) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(OnnxExecutor, "run", crash)
+    with pytest.raises(CallFailed) as caught:
+        Shelf(SimulatedC7x()).module(double()).call([np.zeros((1, 4), np.float32)])
+    assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+def bare() -> bytes:
+    """A module without the sections that are for simulators."""
+    return (
+        double()
+        .replace(b".repertory_twin\0", b".another_twin__\0")
+        .replace(b".repertory_io\0", b".another_io__\0")
+    )

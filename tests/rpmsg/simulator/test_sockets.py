@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable
@@ -97,7 +99,11 @@ def test_a_crash_leaves_256_messages() -> None:
 def test_a_stop_loses_what_lay_there() -> None:
     async def test() -> None:
         async with host() as h:
-            h.send(PING)
+            delays = iter([0.01, 0, 0])
+            h.dsp.faults.reader_delay = lambda: next(delays)
+            for _ in range(3):
+                h.send(PING)
+            await h.reply()
             h.dsp.stop()
             for _ in range(2):
                 with pytest.raises(DeviceLost, match="stopped"):
@@ -189,6 +195,12 @@ def test_requests_outlive_their_client() -> None:
             h.endpoint.close()
             h.endpoint = await h.dsp.open_endpoint()
             assert (await h.ask(STATUS)).words[2:] == (5, 0)
+            for _ in range(3):
+                h.send(INFER, body)
+            h.endpoint.close()
+            until = time.monotonic() + 10
+            while h.dsp.firmware.jobs_completed < 8:
+                assert time.monotonic() < until, "it works on without anybody"
 
     driven(test)
 
@@ -257,3 +269,25 @@ def test_without_coherence(wire: int) -> None:
             assert h.outputs(reply)[0].tolist() == [[2, 4, 6, 8]]
 
     driven(test)
+
+
+def test_without_descriptors_nothing_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        dsp = SimulatedDsp()
+        for name in ("socket.socketpair", "os.eventfd"):
+            with monkeypatch.context() as patch:
+                patch.setattr(name, refused)
+                with pytest.raises(DeviceLost) as caught:
+                    await dsp.open_endpoint()
+            assert isinstance(caught.value.__cause__, OSError)
+        (await dsp.open_endpoint()).close()
+        monkeypatch.setattr("os.memfd_create", refused)
+        for coherent in (True, False):
+            with pytest.raises(DeviceLost, match="Too many open files"):
+                SimulatedDsp(SimulatedC7x(coherent=coherent))
+
+    driven(test)
+
+
+def refused(*_: Any, **__: Any) -> Any:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))

@@ -65,6 +65,16 @@ def test_a_staged_input_lives_until_close(make: Make) -> None:
             use()
 
 
+def test_bare_memory_is_read_only_and_is_what_the_dsp_writes(make: Make) -> None:
+    vm = make(affine())
+    bare = np.asarray(vm.run_nocopy(floats(1)), copy=False)
+    assert np.array_equal(bare, 2 * floats(1))
+    with pytest.raises(ValueError, match="read-only"):
+        bare[0] = 0
+    vm.run_nocopy(floats(2))
+    assert np.array_equal(bare, 2 * floats(2))
+
+
 def test_an_error_ends_no_view(make: Make) -> None:
     vm = make(affine())
     view = vm.run_nocopy(floats(1))

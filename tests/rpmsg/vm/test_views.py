@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import operator
 import pickle
 from collections.abc import Callable
 from typing import Any, cast
@@ -23,6 +22,10 @@ def into(write: Callable[[Array, Any], Any], view: Any) -> Array:
     held: Array = np.zeros((2, 3))
     write(held, view)
     return held
+
+
+def add_to(held: Array, values: Any) -> None:
+    held += values
 
 
 READS: dict[str, Callable[[Any], Any]] = {
@@ -72,7 +75,7 @@ READS: dict[str, Callable[[Any], Any]] = {
     "text": str,
     "out": lambda view: np.add(view, 1, out=np.zeros((2, 3), np.float32)),
     "copyto": lambda view: into(np.copyto, view),
-    "add to": lambda view: into(cast("Callable[[Array, Any], Any]", operator.iadd), view),
+    "add to": lambda view: into(add_to, view),
     "put": lambda view: into(lambda held, values: np.put(held, [1], values), view),
 }
 

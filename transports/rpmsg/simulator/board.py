@@ -69,7 +69,6 @@ class Board:
         firmware: of this boot.
         boots: how often it has booted.
         port: the connection, or None.
-        travelling: requests that a transport has accepted and not delivered yet.
     """
 
     def __init__(self, params: SimulatedC7x, name: str, now: float) -> None:
@@ -80,7 +79,6 @@ class Board:
         )
         self.boots = 0
         self.port: Port | None = None
-        self.travelling = 0
         self._params = params
         self._name = name
         self._shelf = Shelf(params)
@@ -114,17 +112,13 @@ class Board:
             self.port = None
             self.firmware.inline = True  # no thread is left that would compute
 
-    def reserve(self) -> bool:
-        """Take a free buffer for a request, if there is one."""
-        if self.faults.refuse_send() or self.firmware.waiting + self.travelling >= CREDITS:
-            return False
-        self.travelling += 1
-        return True
+    def accepts(self) -> bool:
+        """Whether a buffer is free for the request that is to be sent."""
+        return not self.faults.refuse_send() and self.firmware.waiting < CREDITS
 
     def deliver(self, port: Port, message: bytes, now: float) -> None:
-        """Let a request arrive for which a buffer was reserved."""
+        """Let a request arrive."""
         self.advance(now)
-        self.travelling -= 1
         if port.loss is None:
             self.firmware.deliver(port.number, message, now)
 
@@ -163,7 +157,6 @@ class Board:
         self._restart_at = now + seconds
 
     def _lose_port(self, why: str) -> None:
-        self.travelling = 0
         if self.port is not None:
             self.port.lose(why)
 

@@ -117,6 +117,7 @@ class _Job:
         self._inputs = [service.carveout.read(tensor.address, tensor.size) for tensor in tensors]
         self._number = service.completed + service.failed + 1
         self._outputs: Sequence[Array] | None = None
+        self._failure = CallFailed(-1)
         self._garbage = loaded.hollow
         self.seconds = loaded.module.seconds
         if loaded.hollow:
@@ -130,7 +131,7 @@ class _Job:
             arrays = [_array(*pair) for pair in zip(self._tensors, self._inputs, strict=True)]
             self._outputs = self._module.call(arrays)
         except CallFailed as failure:
-            self._returned = int(failure.args[0])
+            self._failure = failure
 
     def finish(self) -> bytes:
         return self._service.replies.inferred(self._seq, self._outcome())
@@ -142,7 +143,9 @@ class _Job:
         cycles = service.params.cycles(self.seconds * runs)
         if self._outputs is None:
             service.failed += 1
-            return Outcome(Code.CALL_FAILED, self._returned, cycles, printed=printed)
+            if self._failure.__cause__ is not None:
+                service.notes.append(f"job {self._number} failed: {self._failure.__cause__!r}")
+            return Outcome(Code.CALL_FAILED, int(self._failure.args[0]), cycles, printed=printed)
         self._look_again()
         outputs = (
             [_garbled(output, self._number) for output in self._outputs] if self._garbage else self._outputs

@@ -6,7 +6,7 @@ import mmap
 import os
 from typing import Final, final
 
-from repertory.models.errors import DeviceBusy
+from repertory.models.errors import DeviceBusy, DeviceLost
 from repertory.transports.rpmsg.memory import PAGE, Buffer, aligned
 
 from .memorymap import BASE
@@ -73,6 +73,9 @@ class Carveout:
         mirror: keeps the two views apart; None where there is one.
         buffers: those that are not closed, by their place; a new list for each change, so that another thread
             may read it meanwhile.
+
+    Raises:
+        DeviceLost: this process has no descriptors or no memory left.
     """
 
     def __init__(self, size: int, *, coherent: bool, first_fit: bool) -> None:
@@ -80,12 +83,19 @@ class Carveout:
         self.buffers: list[SimulatedBuffer] = []
         self._first_fit = first_fit
         self.mirror: Mirror | None = None
-        if coherent:
-            self._only = _memory(size)
-            self.host = self.device = memoryview(self._only)
-        else:
-            self.mirror = Mirror(size)
-            self.host, self.device = self.mirror.host, self.mirror.device
+        try:
+            if coherent:
+                self._only = _memory(size)
+                self.host = self.device = memoryview(self._only)
+            else:
+                self.mirror = Mirror(size)
+                self.host, self.device = self.mirror.host, self.mirror.device
+        except OSError as error:
+            raise DeviceLost(
+                f"no {size} bytes for a simulated carveout: {error.strerror}",
+                family="c7x",
+                call="memfd_create",
+            ) from error
 
     def allocate(self, size: int) -> SimulatedBuffer:
         """Give a free stretch, zeroed.

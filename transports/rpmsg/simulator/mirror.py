@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import weakref
 from collections.abc import Iterator
 from typing import Final, final
 
@@ -21,13 +22,11 @@ class _Sheet:
 
     def __init__(self, size: int) -> None:
         self._file = os.memfd_create("repertory-c7x", os.MFD_CLOEXEC)
+        weakref.finalize(self, os.close, self._file)
         os.truncate(self._file, size)
         self._map = mmap.mmap(self._file, size)
         self.view = memoryview(self._map)
         self.lines = np.frombuffer(self._map, np.uint64).reshape(-1, LINE // 8)
-
-    def __del__(self) -> None:
-        os.close(self._file)
 
     def clear(self, offset: int, size: int) -> None:
         self._map.madvise(mmap.MADV_REMOVE, offset, size)

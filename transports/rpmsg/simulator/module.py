@@ -64,13 +64,13 @@ class Module:
         """Run once.
 
         Raises:
-            CallFailed: these are not its inputs, or its twin fails.
+            CallFailed: these are not its inputs, or its twin fails, which is the cause then.
         """
         if self.compute is None or self.network is None or not _fit(self.network.inputs, inputs):
             raise CallFailed(-1)
         try:
             return self.compute(inputs)
-        except RepertoryError as error:
+        except Exception as error:  # whatever goes wrong in a module, the firmware goes on
             raise CallFailed(-2) from error
 
 
@@ -99,7 +99,7 @@ class Shelf:
 def _module(digest: bytes, data: bytes, params: SimulatedC7x) -> Module:
     elf = read_elf(data)
     twin = _twin(elf)
-    network = _told(elf) or (None if twin is None else read_specs(twin.onnx, twin.name))
+    network = _told(elf) or _computed(twin)
     compute: Compute | None = None
     if params.answers == "hash" and network is not None:
         compute = _Hash(network).answer
@@ -130,6 +130,14 @@ def _told(elf: Elf) -> Network | None:
         return Network(str(told["name"]), *sides)
     except (ValueError, KeyError, TypeError) as error:
         raise NotLoadable(f"its tensors cannot be read: {error}") from error
+
+
+def _computed(twin: TwinNetwork | None) -> Network | None:
+    """Return what the twin's graph takes and gives."""
+    try:
+        return None if twin is None else read_specs(twin.onnx, twin.name)
+    except RepertoryError as error:
+        raise NotLoadable(f"its twin cannot be read: {error}") from error
 
 
 def _spec(tensor: dict[str, Any]) -> TensorSpec:

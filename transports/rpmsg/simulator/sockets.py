@@ -34,7 +34,7 @@ class SocketEndpoint(Endpoint):
 
     Raises:
         DeviceBusy: somebody is connected.
-        DeviceLost: the core is stopped.
+        DeviceLost: the core is stopped, or this process has no descriptors left.
     """
 
     def __init__(self, board: Board, condition: Condition, now: Callable[[], float], name: str) -> None:
@@ -43,8 +43,12 @@ class SocketEndpoint(Endpoint):
         self._now = now
         with condition:
             self._port = board.open_port(now(), inline=False)
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._inner = FdEndpoint(ours.detach(), now=now, empty_is_end=True)
+        try:
+            self._inner, theirs = _connected(now)
+        except DeviceLost:
+            with condition:
+                board.close_port(self._port)
+            raise
         self._core = _Core(board, self._port, condition, now, theirs)
         threading.Thread(target=self._core.run, name=f"simulated {name}", daemon=True).start()
 
@@ -52,17 +56,11 @@ class SocketEndpoint(Endpoint):
         with self._condition:
             self._board.advance(self._now())
             self._port.check()
-            if not self._board.reserve():
+            if not self._board.accepts() or not self._inner.send(message):
                 return False
-            sent = False
-            try:
-                sent = self._inner.send(message)
-            finally:
-                if not sent:
-                    self._board.travelling -= 1
             self._core.pull()  # it arrives now, however late the thread wakes
             self._condition.notify()
-            return sent
+            return True
 
     async def receive(self, timeout: float | None) -> bytes | None:
         try:
@@ -86,6 +84,21 @@ class SocketEndpoint(Endpoint):
             self._board.close_port(self._port)
             self._condition.notify()
         self._inner.close()
+
+
+def _connected(now: Callable[[], float]) -> tuple[FdEndpoint, socket.socket]:
+    try:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    except OSError as error:
+        raise DeviceLost(f"no socket pair: {error.strerror}", family="c7x", call="socketpair") from error
+    try:
+        endpoint = FdEndpoint(ours.fileno(), now=now, empty_is_end=True)
+    except DeviceLost:
+        ours.close()
+        theirs.close()
+        raise
+    ours.detach()
+    return endpoint, theirs
 
 
 @final

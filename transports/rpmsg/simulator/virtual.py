@@ -40,7 +40,7 @@ class VirtualEndpoint(Endpoint):
             now = self._now()
             self._board.advance(now)
             self._port.check()
-            if not self._board.reserve():
+            if not self._board.accepts():
                 return False
             self._board.deliver(self._port, message, now)
             self._condition.notify()
