@@ -36,7 +36,7 @@ async def share(wire: int, latency_ms: float, extent: int, seconds: float) -> fl
     """Return the part of the time in which the DSP was at a job."""
     address = f"sim+c7x://?wire={wire}&latency_ms={latency_ms}&answers=hash&load_ms=1"
     async with repertory.open_runtime([address]) as rt:
-        model = await rt.load(module(extent), warm=True)
+        model = await rt.load(module(extent), warm=True, limits=repertory.Limits(queue_bytes=1 << 30))
         x = np.zeros((1, extent), np.float32)
         stop = time.perf_counter() + seconds
 

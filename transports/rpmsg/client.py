@@ -36,6 +36,7 @@ BACK_OFF: Final = (0.001, 0.020)
 ATTEMPTS: Final = 3
 """How often a control request is sent while its replies are lost."""
 
+_WITHDRAWN = 1.0  # seconds
 _REMEMBERED = 64
 """Requests that are remembered after their end, to tell what a stray is."""
 
@@ -98,7 +99,10 @@ _KINDS: Final[dict[Opcode, type[Reply]]] = {
 @final
 @dataclass(slots=True)
 class _BackOff:
-    """When a message that found no free buffer is offered again."""
+    """When a message that found no free buffer is offered again.
+
+    A message may be withdrawn instead, which nobody tells: what is offered long after its time is another.
+    """
 
     now: Callable[[], float]
     since: float | None = None
@@ -107,7 +111,8 @@ class _BackOff:
 
     def failed(self) -> None:
         now = self.now()
-        self.since = now if self.since is None else self.since
+        if self.since is None or now > self.until + _WITHDRAWN:
+            self.since, self._pause = now, BACK_OFF[0]
         self.until = now + self._pause
         self._pause = min(2 * self._pause, BACK_OFF[1])
 
@@ -204,7 +209,7 @@ class Client:
         message = await self._wired().receive(timeout)
         request = None if message is None else self._match(message)
         if message is not None:
-            self._back_off.until = 0.0  # whoever answers has also taken something
+            self._back_off.clear()  # whoever answers has also taken something
         if request is None:
             return []
         self._heard = self._now()

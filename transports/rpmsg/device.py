@@ -28,8 +28,8 @@ from .workspace import Need
 
 __all__ = ["PROBE_BOUND", "RETURN_BOUND", "TSC_HZ", "WINDOWS", "C7xDevice"]
 
-PROBE_BOUND: Final = 2.0
-"""Seconds for asking an idle DSP how it is."""
+PROBE_BOUND: Final = 3.0
+"""Seconds for asking an idle DSP how it is: a PING that is lost is repeated after one."""
 
 TSC_HZ: Final = 1e9
 """Ticks of the DSP's counter in a second, as the vendor's tests assume; one of its headers says 800 MHz."""
@@ -108,6 +108,8 @@ class C7xDevice(Device):
         )
         bound = RETURN_BOUND + OPEN_BOUND + _NODE + UNLOAD_BOUND + _MARGIN
         self._session = await engine.orders.call(engine.connect, bound=bound, what="open")
+        if self._driver is None:
+            raise DeviceLost("open: the device was closed meanwhile", family="c7x", call="open")
         names_result = self._session.client.wire.names_result
         self.capabilities = replace(self.capabilities, window=WINDOWS[names_result])
         self._flight.open(completed, fault)
@@ -188,8 +190,8 @@ class C7xDevice(Device):
         self._engine.rearranged()
 
     async def _look(self) -> None:
-        await self._session.check(self._world.now(), bound=PROBE_BOUND / 2)
-        status = await self._session.client.status(bound=PROBE_BOUND / 2)
+        await self._session.check(self._world.now(), bound=PROBE_BOUND - PING_BOUND)
+        status = await self._session.client.status(bound=PING_BOUND)
         strays = self._session.client.strays
         self._health = Health(
             well=True,

@@ -225,6 +225,7 @@ class Engine:
         call = Opcode.INFER if job.table is None else Opcode.INFER_LARGE
         request = client.post(call, partial(client.wire.infer, job=job))
         if request is None:
+            self._check_link()
             return False
         run.sent = self._now()
         run.area = self._areas.popleft()
@@ -294,7 +295,7 @@ class Engine:
         if self._staged and self._areas:
             due.append(client.next_offer)
         if self._running:
-            due.append(self._patient_until())
+            due.append(max(self._patient_until(), client.next_offer))
         return max(min(due) - self._now(), 0.0) if due else None
 
     def _watch(self) -> None:
@@ -303,19 +304,28 @@ class Engine:
         Raises:
             DeviceHung: neither the job nor the PING was answered, or no message is taken.
         """
-        client, now = self._connected().client, self._now()
-        blocked = client.blocked_since
-        if blocked is not None and now >= blocked + self._run_bound:
-            raise DeviceHung(
-                f"the DSP has taken no message for {now - blocked:.1f} s", family="c7x", call="INFER"
-            )
-        if not self._running or now < self._patient_until():
+        client = self._connected().client
+        if not self._running or self._now() < max(self._patient_until(), client.next_offer):
             return
         if self._pings == PINGS:
             silent = f"INFER has not been answered in {self._run_bound:g} s, nor has a PING behind it"
             raise DeviceHung(silent, family="c7x", call="INFER")
-        if client.post(Opcode.PING, requests.ping) is not None:
+        if client.post(Opcode.PING, requests.ping) is None:
+            self._check_link()
+        else:
             self._pings += 1
+
+    def _check_link(self) -> None:
+        """A message was just refused; see whether that has gone on for too long.
+
+        Raises:
+            DeviceHung: it has.
+        """
+        now, blocked = self._now(), self._connected().client.blocked_since
+        if blocked is not None and now >= blocked + self._run_bound:
+            raise DeviceHung(
+                f"the DSP has taken no message for {now - blocked:.1f} s", family="c7x", call="INFER"
+            )
 
     def _patient_until(self) -> float:
         """When a job that runs has taken too long for the next PING, or for patience."""

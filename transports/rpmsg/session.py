@@ -4,14 +4,15 @@ The firmware has four slots for modules, and only one is usable: the entry point
 the last load takes over, each file is loaded from the same memory in which the weights of the one before
 still lie, and every unload resets the heap of all. So a swap is unload and load. A client that dies leaves
 its module behind, and the slot with it, until the DSP restarts; so what an earlier connection left is
-looked for and unloaded.
+looked for and unloaded. Handles count upwards and tell where: the first that a process gets lies right
+behind that of the process before it.
 """
 
 from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Self, final
@@ -40,7 +41,8 @@ SLOTS: Final = 4
 """Modules that the firmware can hold."""
 
 SWEEP: Final = 256
-"""Handles that are tried, from 1 on, when slots seem to be taken by clients that have gone."""
+"""Handles that are tried: from 1 on when slots seem to be taken by clients that have gone, and backwards from
+the first that this process gets."""
 
 _SLACK_MS = 5000
 _DRIFT = 0.02  # of two clocks
@@ -150,15 +152,17 @@ class Session:
         """
         await self.unload()
         self.workspace.arrange(need)
-        module = self.workspace.module
-        module.view[: len(data)] = data
-        module.buffer.flush()
+        known = self._ledger.highest > 0
         try:
-            return await self._load(len(data), bound)
+            loaded = await self._load(data, bound)
         except DspRefusal as refusal:
-            if refusal.status not in {Status.LOAD, Status.NO_MEMORY} or not await self._sweep():
+            if refusal.status not in {Status.LOAD, Status.NO_MEMORY} or not await self._sweep(self._all()):
                 raise
-            return await self._load(len(data), bound)
+            return await self._load(data, bound)
+        if known or not await self._sweep(range(loaded.handle - 1, max(loaded.handle - SWEEP, 1) - 1, -1)):
+            return loaded
+        await self.unload()  # its memory was reset with that of what was swept
+        return await self._load(data, bound)
 
     async def unload(self) -> None:
         """Unload what is loaded, if anything is. A firmware that does not know it has restarted.
@@ -166,9 +170,9 @@ class Session:
         Raises:
             DeviceError: as `Client.ask`, but for refusals.
         """
-        handle, self._ledger.handle = self._ledger.handle, 0
-        if handle:
-            await self._unload(handle)
+        if self._ledger.handle:
+            await self._unload(self._ledger.handle)
+            self._ledger.handle = 0
 
     async def check(self, now: float, *, bound: float) -> Pong:
         """Ask an idle DSP how it is.
@@ -198,15 +202,17 @@ class Session:
             await self.client.ask(Opcode.SET_PRINTF_BUF, name, Done, bound=UNLOAD_BOUND)
         await self.unload()
         if self._ledger.uncertain:
-            await self._sweep()
+            await self._sweep(self._all())
 
-    async def _load(self, size: int, bound: float) -> Loaded:
-        ledger = self._ledger
+    async def _load(self, data: bytes, bound: float) -> Loaded:
+        ledger, module = self._ledger, self.workspace.module
+        module.view[: len(data)] = data
+        module.buffer.flush()
         ledger.uncertain = True
         try:
             loaded = await self.client.ask(
                 Opcode.DYN_LOAD,
-                partial(requests.dyn_load, elf_size=size),
+                partial(requests.dyn_load, elf_size=len(data)),
                 Loaded,
                 bound=bound,
                 attempts=1,  # each would take a slot
@@ -230,10 +236,13 @@ class Session:
             return False
         return True
 
-    async def _sweep(self) -> int:
+    def _all(self) -> Iterable[int]:
+        return range(1, max(self._ledger.highest + SLOTS, SWEEP) + 1)
+
+    async def _sweep(self, handles: Iterable[int]) -> int:
         """Unload what clients that have gone left behind; return how many modules that were."""
         freed = 0
-        for handle in range(1, max(self._ledger.highest + SLOTS, SWEEP) + 1):
+        for handle in handles:
             freed += await self._unload(handle)
             if freed == SLOTS:
                 break

@@ -70,7 +70,7 @@ def describe(array: Array, address: int) -> Descriptor:
 
 
 def stage(arrays: Sequence[Array], window: Window) -> Staged:
-    """Copy arrays into a window, one behind the other, and let the DSP see them.
+    """Copy arrays into a window, one behind the other, and let the DSP see them; whatever their byte order.
 
     Raises:
         ValueError: they do not fit.
@@ -78,7 +78,8 @@ def stage(arrays: Sequence[Array], window: Window) -> Staged:
     view, at = window.view, 0
     descriptors: list[Descriptor] = []
     for array in arrays:
-        target: Array = np.ndarray(array.shape, array.dtype, _within(view, at, array.nbytes), at)
+        dtype = array.dtype.newbyteorder("<")
+        target: Array = np.ndarray(array.shape, dtype, _within(view, at, array.nbytes), at)
         np.copyto(target, array)
         descriptors.append(describe(array, window.address + at))
         at = aligned(at + array.nbytes)
@@ -114,7 +115,9 @@ def read_outputs(reply: Inferred, area: Window) -> list[Array]:
     found = reply.outputs if reply.table is None else _from_table(reply.table, reply.count, area)
     if len(found) != reply.count:
         raise _absurd(f"{reply.count} outputs, and describes {len(found)}")
-    return [_view(output, area) for output in sorted(found, key=lambda output: output.position)]
+    views = [_view(output, area) for output in sorted(found, key=lambda output: output.position)]
+    _check_apart(found)
+    return views
 
 
 def _from_table(table: Span, count: int, area: Window) -> tuple[Descriptor, ...]:
@@ -141,7 +144,18 @@ def _view(output: Descriptor, area: Window) -> Array:
             f"an output of {wanted} bytes at {output.address:#x}, outside the result's"
             f" {area.size} at {area.address:#x}"
         )
-    return np.ndarray(output.shape, dtype, area.view, start)
+    try:
+        return np.ndarray(output.shape, dtype, area.view, start)
+    except ValueError as error:  # no element, and extents that no array has
+        raise _absurd(f"an output of shape {list(output.shape)}") from error
+
+
+def _check_apart(outputs: Iterable[Descriptor]) -> None:
+    end = 0
+    for output in sorted(outputs, key=lambda output: (output.address, output.size)):
+        if output.size and output.address < end:
+            raise _absurd(f"outputs that overlap at {output.address:#x}")
+        end = max(end, output.address + output.size)
 
 
 def _within(view: memoryview, at: int, size: int) -> memoryview:

@@ -6,6 +6,7 @@ import random
 import struct
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -166,3 +167,18 @@ def bare() -> bytes:
         .replace(b".repertory_twin\0", b".another_twin__\0")
         .replace(b".repertory_io\0", b".another_io__\0")
     )
+
+
+def test_what_a_module_wants_from_elsewhere_is_no_symbol_of_its_own() -> None:
+    assert b"memcpy" in double()
+    assert b"memcpy" not in read_elf(double()).symbols
+
+
+@pytest.mark.parametrize(
+    "given", [np.zeros((1, 4), np.int32), np.zeros(4, np.float32), np.zeros((1, 5), np.float32)]
+)
+def test_a_hash_answers_only_what_fits(given: Any) -> None:
+    module = Shelf(SimulatedC7x(answers="hash")).module(double())
+    assert module.call([np.zeros((1, 4), np.float32)])[0].shape == (1, 4)
+    with pytest.raises(CallFailed):
+        module.call([given])

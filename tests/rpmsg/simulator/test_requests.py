@@ -218,6 +218,7 @@ REFUSALS: dict[str, tuple[Ask, int, int]] = {
     "table elsewhere": (large(table=0xDE000000), -6, 140),
     "two inputs for one": (lambda h, handle: h.run(handle, X, X), -11, 140),
     "doubles for floats": (lambda h, handle: h.run(handle, X.astype(np.float64)), -11, 140),
+    "integers for floats": (lambda h, handle: h.run(handle, X.astype(np.int32)), -11, 140),
     "another shape": (lambda h, handle: h.run(handle, X.reshape(4)), -11, 140),
     "unload of nothing": (words(UNLOAD, 7), -12, 16),
     "unload of handle 0": (words(UNLOAD, 0), -12, 16),
@@ -383,8 +384,8 @@ async def test_weights_apart(wire: Wire) -> None:
         handle = await h.loaded(double())
         assert (await h.run(handle, X, model=1)).status == 0
         assert (await h.run(handle, X, model=2)).status == -12
-        for cut in (8, 20, 40, len(tensor)):
-            assert (await h.ask(WEIGHTS, h.put_module(blob[:cut] + b""))).status == -13
+        for cut in (8, 20, 40, len(tensor), len(blob) - 1):
+            assert (await h.ask(WEIGHTS, h.put_module(blob[:cut]))).status == -13
 
 
 # -- printed text

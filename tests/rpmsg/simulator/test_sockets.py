@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -157,14 +158,14 @@ def test_faults_of_replies() -> None:
 
 def test_many_replies_wait_until_they_are_read() -> None:
     async def test() -> None:
-        async with host(answers="hash") as h:
-            handle = await h.loaded(double())
-            body = h.job(handle, h.put([X]))
-            sent = 0
-            while sent < 1000:
-                sent += h.endpoint.send(b"\x21\0\0\0" + sent.to_bytes(4, "little") + bytes(8) + body)
-            for number in range(1000):
-                assert (await h.reply()).seq == number
+        async with host() as h:
+            delays = chain([0.3], repeat(0))  # none is visible before all are sent
+            h.dsp.faults.reader_delay = lambda: next(delays)
+            seqs = [h.send(PING) for _ in range(1000)]
+            for seq in seqs:
+                reply = await h.receive(5)
+                assert reply is not None, "as many as the socket held were all"
+                assert reply.seq == seq
 
     driven(test)
 

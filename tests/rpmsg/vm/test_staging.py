@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from repertory import C7xVirtualMachine
+from repertory.models.dynmod_io import DynmodIo
 from repertory.models.program import Network
 from repertory.models.sidecar import write_sidecar
 from repertory.models.spec import TensorSpec
@@ -23,6 +24,7 @@ from repertory.transports.rpmsg.vm.errors import (
 from repertory.transports.rpmsg.vm.module_file import INPUT_BYTES, INPUT_BYTES_3, OUTPUT_BYTES_3, ModuleFile
 from repertory.transports.rpmsg.vm.staging import TABLE
 from repertory.transports.rpmsg.workspace import RESULT_SIZE
+from tests.models.modules import module
 
 from .conftest import Make, few
 from .support import affine, echo, floats, several, simulated, summed, write
@@ -223,6 +225,17 @@ def test_a_sidecar_beside_the_module_or_named(tmp_path: Path) -> None:
     vm = C7xVirtualMachine(path, address=simulated, sidecar=tmp_path / "none.json")
     with pytest.raises(ModuleRejected, match=r"none\.json"):
         vm["main"](floats())
+
+
+@pytest.mark.parametrize(
+    ("told", "known"), [((100, 200), (100, 200 + 512)), ((0, 0), (None, None)), (None, (None, None))]
+)
+def test_the_record_of_a_module_tells_sizes(
+    tmp_path: Path, told: tuple[int, int] | None, known: tuple[int | None, int | None]
+) -> None:
+    record = told and DynmodIo(1, 6, *told, exact=False)
+    file = ModuleFile.read(write(tmp_path, module(io=record)), None, simulated=False)
+    assert (file.inputs, file.outputs) == known
 
 
 def test_results_larger_than_their_memory(make: Make, dsp: SimulatedDsp) -> None:

@@ -79,7 +79,6 @@ class SocketEndpoint(Endpoint):
 
     def close(self) -> None:
         with self._condition:
-            self._core.pull()
             self._board.advance(self._now())
             self._board.close_port(self._port)
             self._condition.notify()

@@ -43,7 +43,6 @@ class VirtualEndpoint(Endpoint):
             if not self._board.accepts():
                 return False
             self._board.deliver(self._port, message, now)
-            self._condition.notify()
             return True
 
     async def receive(self, timeout: float | None) -> bytes | None:

@@ -67,7 +67,8 @@ class ModuleFile:
             return cls(data, room(network.inputs), room(network.outputs) + many)
         if module.io is not None:
             many = table_size(module.io.outputs, INLINE_OUTPUTS)
-            return cls(data, module.io.input_bytes, module.io.output_bytes + many)
+            outputs = module.io.output_bytes and module.io.output_bytes + many
+            return cls(data, module.io.input_bytes or None, outputs or None)
         return cls(data, None, None)
 
     def need(self, *, shared: bool, inputs: int | None, outputs: int | None) -> tuple[Need, int]:

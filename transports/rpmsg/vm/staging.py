@@ -56,6 +56,7 @@ class Staging:
         end = self._cursor + tensor.nbytes
         if end > self._capacity:
             raise self._full(tensor.nbytes)
+        self.content(tensor)[...] = 0
         self._cursor = aligned(end)
         self._count += 1
         return tensor
