@@ -12,7 +12,6 @@ from repertory.transports.rpmsg.endpoint import MTU, Endpoint
 from repertory.transports.rpmsg.errors import OutOfMemory
 from repertory.transports.rpmsg.memory import PAGE, Buffer, aligned
 from repertory.transports.rpmsg.wire.messages import Done, Loaded, Pong, Reply, StatusReply
-from tests.rpmsg.wire.by_hand import build
 
 __all__ = ["NOTHING", "Answer", "Plain", "Script", "ScriptedDsp", "usual"]
 
@@ -77,10 +76,9 @@ class ScriptedDsp(Dsp):
     name = "scripted"
     simulated = True
 
-    def __init__(self, script: Script, *, version: int = 2) -> None:
+    def __init__(self, script: Script) -> None:
         self.time = 0.0
         self.script = script
-        self.version = version
         self.sent: list[tuple[float, bytes]] = []
         self.offered: list[float] = []
         self.refused = 0
@@ -163,8 +161,3 @@ class _ScriptedEndpoint(Endpoint):
 
     def close(self) -> None:
         pass
-
-
-def encoded(reply: Reply, version: int = 2) -> bytes:
-    """Return a reply's bytes."""
-    return build(reply, version)

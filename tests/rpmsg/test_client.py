@@ -138,7 +138,13 @@ def test_a_refusal_of_another_kind_is_no_answer() -> None:
 
 
 def test_an_answer_after_its_time_is_late() -> None:
-    dsp = ScriptedDsp(lambda opcode, seq, message: [(3.5, *well(opcode, seq, message)[0][1:])])
+    """Whoever opens a DSP that is busy for a while gets all answers at once."""
+
+    def busy(opcode: int, seq: int, message: bytes) -> list[Answer]:
+        ((_, reply),) = well(opcode, seq, message)
+        return [(max(3.5 - dsp.time, 0.0), reply)]
+
+    dsp = ScriptedDsp(busy)
     client = Client(dsp, now=dsp.now, seq=itertools.count(1))
     assert drive(client.open(bound=15)).uptime_ms == 1000
     assert client.strays.late == 3
@@ -173,6 +179,7 @@ def test_the_pauses_begin_anew_after_a_success() -> None:
         dsp.offered, dsp.refused, begun = [], 3, dsp.time
         drive(client.status(bound=10))
         assert [round((at - begun) * 1000) for at in dsp.offered[:4]] == [0, 1, 3, 7]
+        received(client)
 
 
 def test_after_a_message_it_is_tried_at_once() -> None:
@@ -323,7 +330,7 @@ def test_a_result_that_does_not_fit_tells_its_size() -> None:
 
     dsp.script = script
     with pytest.raises(DspRefusal) as caught:
-        drive(client.ask(Opcode.INFER, requests.ping, Inferred, bound=1))
+        drive(client.ask(Opcode.INFER, lambda seq: struct.pack("<3Ii", INFER, seq, 16, 0), Inferred, bound=1))
     assert caught.value.required == 4096
 
 

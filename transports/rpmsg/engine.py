@@ -187,8 +187,14 @@ class Engine:
         self._send()
         if self._done():
             return
-        for request in await self._connected().client.receive(self._patience()):
-            self._settle(request)
+        settled = await self._connected().client.receive(self._patience())
+        landed: list[Completion] = []
+        try:
+            landed += filter(None, map(self._settled, settled))
+            self._send()  # before anybody is told: the DSP may be waiting for it
+        finally:
+            for completion in landed:
+                self._outbox.put(completion)
         self._watch()
 
     def _connected(self) -> Session:
@@ -243,17 +249,18 @@ class Engine:
 
     # -- answers ------------------------------------------------------------------------------------
 
-    def _settle(self, request: Request) -> None:
+    def _settled(self, request: Request) -> Completion | None:
+        """Free the places of a job, and return how it ended; None where the request was none."""
         self._pings = 0
         run = self._running.get(request)
         if run is None:
-            return
+            return None
         completion = self._completion(run, request)
         del self._running[request]
         self._slots.append(run.slot)
         if run.area is not None:
             self._areas.append(run.area)
-        self._outbox.put(completion)
+        return completion
 
     def _completion(self, run: _Run, request: Request) -> Completion:
         """Read the answer, and copy the result out.

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
-from repertory.models.errors import ArtifactError, DeviceLost
+from repertory.models.errors import ArtifactError, DeviceBusy, DeviceLost
 
 from .dsp import Dsp
 from .memory import PAGE, Buffer, Window, aligned
@@ -177,19 +177,27 @@ class FixedWorkspace(Workspace):
         sizes = [need.module, *[need.inputs] * self._slots]
         sizes += [RESULT - sum(sizes), need.outputs]
         sizes += [CARVEOUT - sum(sizes)]
-        windows = self._allocate(*sizes) if self.split else []
-        if self.split and not _adjoining(windows):
-            self._release()
+        windows = self._in_a_row(sizes) if self.split else []
+        self.module, *slots, _, area, _ = windows or _cut(self._whole(), sizes)
+        self.slots, self.areas = tuple(slots), (area,)
+        if self.split and not windows:
             self.split = False
             _log.warning(
                 "%s: buffers do not lie where the firmware expects them: one of 512 MiB is used instead,"
                 " and every sync costs by its whole size",
                 self._dsp.name,
             )
-        if not self.split:
-            windows = list(_cut(self._whole(), sizes))
-        self.module, *slots, _, area, _ = windows
-        self.slots, self.areas = tuple(slots), (area,)
+
+    def _in_a_row(self, sizes: Sequence[int]) -> list[Window]:
+        """Take buffers that adjoin from the base on; none where the kernel places them otherwise."""
+        try:
+            windows = self._allocate(*sizes)
+        except DeviceBusy:  # it may leave gaps
+            windows = []
+        if windows and _adjoining(windows):
+            return windows
+        self._release()
+        return []
 
     def _whole(self) -> Window:
         (whole,) = self._allocate(CARVEOUT)

@@ -162,6 +162,15 @@ def test_a_dsp_serves_one_machine(make: Make) -> None:
     assert np.array_equal(second["main"](floats()).numpy(), 2 * floats())
 
 
+def test_an_address_is_one_dsp(tmp_path: Path) -> None:
+    path, address = write(tmp_path, affine()), "sim+c7x://?latency_ms=0&load_ms=0&tsc_mhz=7"
+    first, second = (C7xVirtualMachine(path, address=address) for _ in range(2))
+    with first, second:
+        first["main"](floats())
+        with pytest.raises(ConnectionFailed, match="in use"):
+            second["main"](floats())
+
+
 @few
 @use
 def test_a_closed_machine_raises(make: Make, use: Callable[[C7xVirtualMachine], Any]) -> None:

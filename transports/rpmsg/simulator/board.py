@@ -61,6 +61,7 @@ class Board:
         params: what it is like.
         name: the DSP's.
         now: when it boots first.
+        carveout: the shared memory; a new one, as the parameters say, without it.
 
     Attributes:
         faults: switches.
@@ -71,10 +72,12 @@ class Board:
         port: the connection, or None.
     """
 
-    def __init__(self, params: SimulatedC7x, name: str, now: float) -> None:
+    def __init__(
+        self, params: SimulatedC7x, name: str, now: float, *, carveout: Carveout | None = None
+    ) -> None:
         self.faults = Faults()
         self.notes: list[str] = []
-        self.carveout = Carveout(
+        self.carveout = carveout or Carveout(
             params.carveout_mb * _MIB, coherent=params.coherent, first_fit=params.first_fit
         )
         self.boots = 0

@@ -67,6 +67,7 @@ class Carveout:
         size: bytes.
         coherent: whether host and DSP see the same bytes at once.
         first_fit: whether the lowest free stretch is given, else the highest.
+        file: a memfd of that size, where another process shares a coherent carveout; else one is made.
 
     Attributes:
         host: what the host sees, all of it.
@@ -78,14 +79,14 @@ class Carveout:
         DeviceLost: this process has no descriptors or no memory left.
     """
 
-    def __init__(self, size: int, *, coherent: bool, first_fit: bool) -> None:
+    def __init__(self, size: int, *, coherent: bool, first_fit: bool, file: int | None = None) -> None:
         self.size = size
         self.buffers: list[SimulatedBuffer] = []
         self._first_fit = first_fit
         self.mirror: Mirror | None = None
         try:
             if coherent:
-                self._only = _memory(size)
+                self._only = _memory(size) if file is None else mmap.mmap(file, size)
                 self.host = self.device = memoryview(self._only)
             else:
                 self.mirror = Mirror(size)
