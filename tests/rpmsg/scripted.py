@@ -12,8 +12,9 @@ from repertory.transports.rpmsg.endpoint import MTU, Endpoint
 from repertory.transports.rpmsg.errors import OutOfMemory
 from repertory.transports.rpmsg.memory import PAGE, Buffer, aligned
 from repertory.transports.rpmsg.wire.messages import Done, Loaded, Pong, Reply, StatusReply
+from tests.rpmsg.wire.by_hand import build
 
-__all__ = ["NOTHING", "Answer", "Plain", "Script", "ScriptedDsp", "usual"]
+__all__ = ["NOTHING", "Answer", "Plain", "Script", "ScriptedDsp", "silent", "usual", "well"]
 
 NOTHING = OutOfMemory(0, 0, 0)
 
@@ -35,6 +36,20 @@ def usual(opcode: int, seq: int, *, version: int = 0x020000, uptime: int = 1000)
             return Loaded(seq, 0, 1, NOTHING)
         case _:
             return Done(seq, 0, opcode)
+
+
+def silent(_opcode: int, _seq: int, _message: bytes) -> list[Answer]:
+    """Answer nothing."""
+    return []
+
+
+def well(version: int = 0x020000) -> Script:
+    """Answer everything at once, as a firmware of that version."""
+
+    def script(opcode: int, seq: int, _message: bytes) -> list[Answer]:
+        return [(0.0, build(usual(opcode, seq, version=version), version >> 16))]
+
+    return script
 
 
 @final

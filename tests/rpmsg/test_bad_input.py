@@ -110,7 +110,7 @@ async def test_graphs_that_cannot_be_packed(
 @pytest.mark.parametrize(
     ("extent", "count", "text"),
     [
-        (120 * MIB, 1, r"do not fit into \d+"),
+        (60 * MIB, 1, r"do not fit into \d+"),
         (9 * MIB, 1, r"outputs do not fit into \d+"),
         (MIB, 9, "outputs"),
     ],
@@ -153,7 +153,7 @@ async def test_an_answer_that_claims_a_billion_outputs(anyio_backend: object, wi
 @pytest.mark.parametrize(
     ("bad", "text"),
     [
-        (np.zeros((1, 4), ">f4"), ">f4|big"),
+        (np.zeros((1, 4), ">f4"), ">f4 came, float32 is wanted"),
         (np.zeros((1, 4), bool), "bool"),
         (np.zeros((1, 4), "f8"), "float64"),
         (np.zeros((1, 5), "f4"), r"5"),
@@ -167,22 +167,10 @@ async def test_tensors_that_the_model_does_not_take(
     subject = board(wire)
     async with open_virtual(subject.source()) as rt:
         net = await rt.load(module(), name="serves")
-        if bad.dtype == np.dtype(">f4"):
-            found = await right_or_refused(net, bad, numbered(0))
-            assert found
-        else:
-            with pytest.raises(InvalidInput, match=text):
-                await net.infer(bad)
+        with pytest.raises(InvalidInput, match=text):
+            await net.infer(bad)
         assert await serves_again(rt)
     assert subject.dsp.firmware.jobs_failed == 0
-
-
-async def right_or_refused(net: Any, given: Any, meant: Any) -> bool:
-    try:
-        found = await net.infer(given)
-    except InvalidInput as error:
-        return "f4" in str(error)
-    return bool(found.tobytes() == (await net.infer(meant)).tobytes())
 
 
 @WIRES

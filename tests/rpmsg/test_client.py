@@ -17,7 +17,7 @@ from repertory.transports.rpmsg.errors import DspRefusal, OutOfMemory
 from repertory.transports.rpmsg.wire import requests
 from repertory.transports.rpmsg.wire.messages import Done, Inferred, Loaded, Opcode, Pong, Reply
 from repertory.transports.world import drive
-from tests.rpmsg.scripted import NOTHING, Answer, ScriptedDsp, usual
+from tests.rpmsg.scripted import NOTHING, Answer, ScriptedDsp, silent, usual, well
 from tests.rpmsg.wire.by_hand import build
 
 VERSIONS = pytest.mark.parametrize("version", [2, 3])
@@ -25,7 +25,7 @@ PING, STATUS, LOAD, UNLOAD, INFER = 0x01, 0x03, 0x10, 0x12, 0x21
 NONE = {"late": 0, "duplicate": 0, "wrong_type": 0, "malformed": 0, "unknown": 0}
 
 
-def well(opcode: int, seq: int, _message: bytes) -> list[Answer]:
+def slow(opcode: int, seq: int, _message: bytes) -> list[Answer]:
     return [(0.001, build(usual(opcode, seq), 2))]
 
 
@@ -56,7 +56,7 @@ def received(client: Client) -> list[tuple[Any, Reply | None]]:
 
 @VERSIONS
 def test_open_speaks_what_the_firmware_speaks(version: int) -> None:
-    dsp = ScriptedDsp(lambda *args: [(0.0, build(usual(*args[:2], version=version << 16 | 0x0102), 2))])
+    dsp = ScriptedDsp(well(version << 16 | 0x0102))
     client = Client(dsp, now=dsp.now, seq=itertools.count(1))
     assert drive(client.open(bound=1)).version == version << 16 | 0x0102
     assert client.wire.major == version
@@ -64,14 +64,14 @@ def test_open_speaks_what_the_firmware_speaks(version: int) -> None:
 
 @pytest.mark.parametrize(("word", "name"), [(0x010203, "1.2.3"), (0x040000, "4.0.0")])
 def test_another_major_version(word: int, name: str) -> None:
-    dsp = ScriptedDsp(lambda *args: [(0.0, build(usual(*args[:2], version=word), 2))])
+    dsp = ScriptedDsp(well(word))
     client = Client(dsp, now=dsp.now, seq=itertools.count(1))
     with pytest.raises(DeviceLost, match=rf"version {name} .*speaks 2\.x and 3\.x"):
         drive(client.open(bound=1))
 
 
 def test_replies_are_matched_by_their_number() -> None:
-    dsp = ScriptedDsp(well)
+    dsp = ScriptedDsp(slow)
     client = connected(dsp)
     told(dsp)
     first, second = posted(client), posted(client, Opcode.DYN_UNLOAD)
@@ -86,7 +86,7 @@ def test_replies_are_matched_by_their_number() -> None:
 
 
 def test_a_later_reply_proves_earlier_ones_lost() -> None:
-    dsp = ScriptedDsp(well)
+    dsp = ScriptedDsp(slow)
     client = connected(dsp)
     told(dsp)
     lost = [posted(client), posted(client)]
@@ -99,7 +99,7 @@ def test_a_later_reply_proves_earlier_ones_lost() -> None:
 
 
 def test_each_stray_counts_once_and_is_dropped() -> None:
-    dsp = ScriptedDsp(well)
+    dsp = ScriptedDsp(slow)
     client = connected(dsp)
     told(dsp)
     asked = posted(client)
@@ -125,7 +125,7 @@ def test_each_stray_counts_once_and_is_dropped() -> None:
 
 def test_a_refusal_of_another_kind_is_no_answer() -> None:
     """16 bytes with a status answer only what they name; those to INFER_LARGE name INFER."""
-    dsp = ScriptedDsp(well)
+    dsp = ScriptedDsp(slow)
     client = connected(dsp)
     told(dsp, build(Done(0, -12, UNLOAD), 2))
     asked = client.post(Opcode.INFER_LARGE, requests.ping)
@@ -141,7 +141,7 @@ def test_an_answer_after_its_time_is_late() -> None:
     """Whoever opens a DSP that is busy for a while gets all answers at once."""
 
     def busy(opcode: int, seq: int, message: bytes) -> list[Answer]:
-        ((_, reply),) = well(opcode, seq, message)
+        ((_, reply),) = slow(opcode, seq, message)
         return [(max(3.5 - dsp.time, 0.0), reply)]
 
     dsp = ScriptedDsp(busy)
@@ -152,7 +152,7 @@ def test_an_answer_after_its_time_is_late() -> None:
 
 
 def test_a_ping_is_repeated_each_second_and_its_bound_kept() -> None:
-    dsp = ScriptedDsp(lambda *_: [])
+    dsp = ScriptedDsp(silent)
     client = Client(dsp, now=dsp.now, seq=itertools.count(1))
     with pytest.raises(DeviceHung, match="PING was not answered"):
         drive(client.open(bound=4.5))
@@ -161,7 +161,7 @@ def test_a_ping_is_repeated_each_second_and_its_bound_kept() -> None:
 
 
 def test_a_link_without_buffers_is_tried_less_and_less() -> None:
-    dsp = ScriptedDsp(well)
+    dsp = ScriptedDsp(slow)
     client = connected(dsp)
     begun, dsp.refused, dsp.offered = dsp.time, 9, []
     drive(client.status(bound=10))
@@ -173,7 +173,7 @@ def test_a_link_without_buffers_is_tried_less_and_less() -> None:
 
 
 def test_the_pauses_begin_anew_after_a_success() -> None:
-    dsp = ScriptedDsp(well)
+    dsp = ScriptedDsp(slow)
     client = connected(dsp)
     for _ in range(2):
         dsp.offered, dsp.refused, begun = [], 3, dsp.time
@@ -183,7 +183,7 @@ def test_the_pauses_begin_anew_after_a_success() -> None:
 
 
 def test_after_a_message_it_is_tried_at_once() -> None:
-    dsp = ScriptedDsp(well)
+    dsp = ScriptedDsp(slow)
     client = connected(dsp)
     told(dsp, build(usual(STATUS, 99), 2))
     posted(client)
@@ -197,7 +197,7 @@ def test_after_a_message_it_is_tried_at_once() -> None:
 
 def test_what_is_offered_much_later_is_not_blocked_since_then() -> None:
     """A message that was refused may be withdrawn; nobody tells the client."""
-    dsp = ScriptedDsp(well)
+    dsp = ScriptedDsp(slow)
     client = connected(dsp)
     dsp.refused = 2
     assert posted(client) is None
@@ -207,7 +207,7 @@ def test_what_is_offered_much_later_is_not_blocked_since_then() -> None:
 
 
 def test_a_link_that_takes_nothing() -> None:
-    dsp = ScriptedDsp(well)
+    dsp = ScriptedDsp(slow)
     client = connected(dsp)
     begun, dsp.refused = dsp.time, 1_000_000
     with pytest.raises(DeviceHung, match="GET_STATUS: the DSP takes no message"):
@@ -216,7 +216,7 @@ def test_a_link_that_takes_nothing() -> None:
 
 
 def test_numbers_wrap() -> None:
-    dsp = ScriptedDsp(well)
+    dsp = ScriptedDsp(slow)
     client = connected(dsp, seq=0xFFFF_FFFE)
     drive(client.status(bound=1))
     numbers = [struct.unpack_from("<I", message, 4)[0] for _, message in dsp.sent]
@@ -231,7 +231,7 @@ def dropping(opcode: int, times: int) -> Any:
         if call == opcode and left[0]:
             left[0] -= 1
             return []
-        return well(call, seq, message)
+        return slow(call, seq, message)
 
     return script
 
@@ -262,9 +262,9 @@ def test_what_must_not_be_done_twice_is_sent_once() -> None:
 
 
 def test_silence_is_a_hang() -> None:
-    dsp = ScriptedDsp(well)
+    dsp = ScriptedDsp(slow)
     client = connected(dsp)
-    dsp.script = lambda *_: []
+    dsp.script = silent
     begun = dsp.time
     with pytest.raises(DeviceHung, match="GET_STATUS was not answered in time"):
         drive(client.status(bound=2))
@@ -276,7 +276,7 @@ def test_silence_is_a_hang() -> None:
     ("status", "name"), [(-12, "HANDLE"), (-2, "INVALID"), (-99, "unknown status"), (5, "")]
 )
 def test_a_refusal_has_the_firmwares_status_and_no_errno(version: int, status: int, name: str) -> None:
-    dsp = ScriptedDsp(lambda *args: [(0.0, build(usual(*args[:2], version=version << 16), 2))])
+    dsp = ScriptedDsp(well(version << 16))
     client = connected(dsp)
     dsp.script = lambda opcode, seq, _: [
         (0.0, build(Done(seq, status, opcode) if opcode != 1 else Pong(seq, 0, 0, 0), version))
@@ -291,7 +291,7 @@ def test_a_refusal_has_the_firmwares_status_and_no_errno(version: int, status: i
 
 @VERSIONS
 def test_a_lack_of_memory_tells_how_much(version: int) -> None:
-    dsp = ScriptedDsp(lambda *args: [(0.0, build(usual(*args[:2], version=version << 16), 2))])
+    dsp = ScriptedDsp(well(version << 16))
     client = connected(dsp)
     lacking = OutOfMemory(70, 20, 100)
 
@@ -307,7 +307,7 @@ def test_a_lack_of_memory_tells_how_much(version: int) -> None:
 
 def test_a_refusal_tells_stale_numbers_only_where_they_count() -> None:
     """A failed reply may carry what the one before had."""
-    dsp = ScriptedDsp(well)
+    dsp = ScriptedDsp(slow)
     client = connected(dsp)
 
     def script(opcode: int, seq: int, _message: bytes) -> list[Answer]:
@@ -321,7 +321,7 @@ def test_a_refusal_tells_stale_numbers_only_where_they_count() -> None:
 
 
 def test_a_result_that_does_not_fit_tells_its_size() -> None:
-    dsp = ScriptedDsp(lambda *args: [(0.0, build(usual(*args[:2], version=0x030000), 2))])
+    dsp = ScriptedDsp(well(0x030000))
     client = connected(dsp)
 
     def script(opcode: int, seq: int, _message: bytes) -> list[Answer]:
@@ -335,7 +335,7 @@ def test_a_result_that_does_not_fit_tells_its_size() -> None:
 
 
 def test_nothing_is_sent_before_the_connection_and_closing_is_idempotent() -> None:
-    dsp = ScriptedDsp(well)
+    dsp = ScriptedDsp(slow)
     client = Client(dsp, now=dsp.now, seq=itertools.count(1))
     with pytest.raises(DeviceLost, match="not connected"):
         posted(client)
@@ -346,7 +346,7 @@ def test_nothing_is_sent_before_the_connection_and_closing_is_idempotent() -> No
 
 
 def test_a_wake_ends_a_wait() -> None:
-    dsp = ScriptedDsp(well)
+    dsp = ScriptedDsp(slow)
     client = connected(dsp)
     client.wake()
     begun = dsp.time
@@ -355,7 +355,7 @@ def test_a_wake_ends_a_wait() -> None:
 
 
 def test_when_the_dsp_was_heard_last() -> None:
-    dsp = ScriptedDsp(well)
+    dsp = ScriptedDsp(slow)
     client = connected(dsp)
     heard = client.heard
     assert heard == dsp.time

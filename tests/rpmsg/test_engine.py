@@ -16,6 +16,7 @@ from repertory.models.spec import Array, TensorSpec
 from repertory.transports.frame import Fate
 from repertory.transports.rpmsg.errors import DspRefusal
 from repertory.transports.rpmsg.program import loadable
+from repertory.transports.rpmsg.session import Session
 from repertory.transports.rpmsg.simulator import inference
 from repertory.transports.rpmsg.simulator.dsp import SimulatedDsp
 from repertory.transports.rpmsg.simulator.faults import Fault, Kind
@@ -234,6 +235,32 @@ async def test_a_module_that_is_gone_is_a_fault_and_no_frame_is_lost(
         assert "does not know the module" in str(fault)
         with pytest.raises(DeviceLost):
             owner.start(9)
+
+
+@WIRES
+@pytest.mark.parametrize("how", ["stop", "restart", "hang"])
+async def test_frames_come_back_together_with_the_fault(
+    anyio_backend: object, wire: int, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever got one earlier would start it again on what is going down, and waste its second chance."""
+    told: list[int] = []
+    async with bench(wire) as (owner, dsp):
+        close = Session.close
+
+        def slow(session: Session) -> None:
+            told.append(len(owner.landed))
+            close(session)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Session, "close", slow)
+            frames = [owner.start(number) for number in range(OUT[wire] + 1)]
+            await anyio.sleep(0.01)
+            getattr(dsp, how)()
+            for frame in frames:
+                await owner.end(frame)
+        assert told == [0]
+        assert len(owner.faults) == 1
+        dsp.restart()
 
 
 @WIRES

@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from typing import final
 
@@ -77,9 +78,10 @@ class Storm:
 
     async def _trouble(self) -> None:
         dsp = self._board.dsp
+        happenings: list[Callable[[], None]] = [dsp.restart, partial(dsp.stop, 1.0), partial(dsp.crash, 2.0)]
         for _ in range(self._draw.randint(0, 3)):
             await anyio.sleep(self._draw.uniform(0.02, 0.3))
-            self._draw.choice([dsp.restart, partial(dsp.stop, 1.0), partial(dsp.crash, 2.0)])()
+            self._draw.choice(happenings)()
 
     async def _call(self, models: list[Model]) -> None:
         for _ in range(REQUESTS):

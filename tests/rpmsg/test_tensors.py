@@ -17,7 +17,7 @@ from repertory.transports.rpmsg.simulator.outputs import lay_out
 from repertory.transports.rpmsg.tensors import read_outputs, room_for, stage, table_size
 from repertory.transports.rpmsg.wire.messages import INLINE_INPUTS, Descriptor, Inferred, Span
 from repertory.transports.rpmsg.wire.v2 import V2
-from tests.rpmsg.scripted import NOTHING, Plain, ScriptedDsp
+from tests.rpmsg.scripted import NOTHING, Plain, ScriptedDsp, silent
 from tests.rpmsg.wire.by_hand import build, table
 
 DTYPES = ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
@@ -32,7 +32,7 @@ arrays = dtypes.flatmap(lambda dtype: hnp.arrays(dtype, shapes))
 
 def window(size: int, *, offset: int = 4096) -> Window:
     """Return a stretch within a larger buffer, which is full of poison."""
-    whole = Plain(ScriptedDsp(lambda *_: []), BASE - offset, size + 2 * 4096)
+    whole = Plain(ScriptedDsp(silent), BASE - offset, size + 2 * 4096)
     whole.view[:] = bytes([POISON]) * whole.size
     return Window(whole, offset, size)
 

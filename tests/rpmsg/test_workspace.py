@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from repertory.models.errors import ArtifactError, DeviceBusy, DeviceLost
 from repertory.transports.rpmsg.memory import Window
 from repertory.transports.rpmsg.workspace import FixedWorkspace, Need, PurposeWorkspace, Workspace
-from tests.rpmsg.scripted import ScriptedDsp
+from tests.rpmsg.scripted import ScriptedDsp, silent
 
 MIB = 1 << 20
 PAGE = 4096
@@ -36,7 +36,7 @@ BOTH = pytest.mark.parametrize("make", [fixed, by_purpose], ids=["v2", "v3"])
 
 
 def memory() -> ScriptedDsp:
-    return ScriptedDsp(lambda *_: [])
+    return ScriptedDsp(silent)
 
 
 def span(window: Window) -> tuple[int, int]:

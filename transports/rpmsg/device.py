@@ -108,8 +108,7 @@ class C7xDevice(Device):
         )
         bound = RETURN_BOUND + OPEN_BOUND + _NODE + UNLOAD_BOUND + _MARGIN
         self._session = await engine.orders.call(engine.connect, bound=bound, what="open")
-        if self._driver is None:
-            raise DeviceLost("open: the device was closed meanwhile", family="c7x", call="open")
+        self._check_driven()
         names_result = self._session.client.wire.names_result
         self.capabilities = replace(self.capabilities, window=WINDOWS[names_result])
         self._flight.open(completed, fault)
@@ -158,6 +157,10 @@ class C7xDevice(Device):
                     _log.warning("%s: the driver loop hangs in a system call, and is left behind", self._name)
             self._outbox.flush()
         self._flight.close()
+
+    def _check_driven(self) -> None:
+        if self._driver is None:
+            raise DeviceLost("open: the device was closed meanwhile", family="c7x", call="open")
 
     async def _open(self) -> Session:
         """Connect; a DSP that was there before is given time to boot."""
@@ -222,4 +225,5 @@ class C7xDevice(Device):
             return
         lost = error if isinstance(error, DeviceError) else DeviceLost(f"driver: {error!r}", family="c7x")
         self._engine.ended(lost)
+        self._flight.complete(self._engine.fallen)
         self._flight.lose(lost, Fate.UNDONE)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, final
@@ -70,6 +71,8 @@ class Engine:
 
     Attributes:
         orders: control calls into this loop; each is run while nothing is in flight.
+        fallen: the ends of those frames that the loop's own end by an error cut short. Whoever is told of one
+            may start it again at once, so they and the error are told in one step.
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class Engine:
         tsc_hz: float,
     ) -> None:
         self.orders = Orders(world, family="c7x", post=self._post)
+        self.fallen: list[Completion] = []
         self._now = world.now
         self._connect = connect
         self._outbox = outbox
@@ -150,7 +154,7 @@ class Engine:
     # -- the loop -----------------------------------------------------------------------------------
 
     async def serve(self) -> None:
-        """The driver loop; raises what made the DSP unusable, with every frame completed before."""
+        """The driver loop; raises what made the DSP unusable."""
         try:
             await self.orders.carry_out(await self._first.get())
         except ChannelClosed:
@@ -162,12 +166,13 @@ class Engine:
                 await self._turn()
         except Exception as error:
             lost = error if isinstance(error, DeviceError) else _failed(error)
-            self._abort(lost)
+            self.fallen = self._aborted(lost)
             self._refuse(lost)
             raise
         else:
             if self._giving_up:
-                self._abort(DeviceLost("the device is closed", family="c7x"))
+                for completion in self._aborted(DeviceLost("the device is closed", family="c7x")):
+                    self._outbox.put(completion)
             else:
                 await self._leave()
         finally:
@@ -342,16 +347,17 @@ class Engine:
 
     # -- the end ------------------------------------------------------------------------------------
 
-    def _abort(self, error: DeviceError) -> None:
-        """Complete everything. The job that a hung DSP is at is to blame, and the others never ran."""
-        hung = isinstance(error, DeviceHung)
+    def _aborted(self, error: DeviceError) -> list[Completion]:
+        """End everything. The job that a hung DSP is at is to blame, and the others never ran."""
+        blamed = bool(self._running) and isinstance(error, DeviceHung)
         frames = [run.frame for run in (*self._running.values(), *self._staged)]
-        for at, frame in enumerate((*frames, *self._frames)):
-            blamed = hung and at == 0 and bool(self._running)
-            self._outbox.put(Completion(frame, Fate.FAILED if blamed else Fate.UNDONE, error=error))
+        fates = [Fate.FAILED if blamed and not at else Fate.UNDONE for at in range(len(frames))]
+        frames += self._frames
+        fates += [Fate.UNDONE] * len(self._frames)
         self._running.clear()
         self._staged.clear()
         self._frames.clear()
+        return [Completion(frame, fate, error=error) for frame, fate in zip(frames, fates, strict=True)]
 
     def _refuse(self, error: DeviceError) -> None:
         """Answer the calls that will not be run."""
@@ -360,10 +366,8 @@ class Engine:
 
     async def _leave(self) -> None:
         """Unload, so that the DSP's slot is free for whoever comes next."""
-        try:
+        with suppress(DeviceError):
             await self._connected().unload()
-        except DeviceError as error:
-            self._abort(error)
 
 
 def _checked(outputs: Sequence[Array], specs: Sequence[TensorSpec]) -> tuple[Array, ...]:
