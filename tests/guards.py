@@ -9,7 +9,7 @@ import sys
 import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import final
 
@@ -114,6 +114,13 @@ def modules(root: Path) -> list[Module]:
 
 
 def _read(root: Path, path: Path, base: Path, prefix: str) -> Module:
+    found = path.stat()
+    return _parsed(root, path, base, prefix, (found.st_mtime_ns, found.st_size))
+
+
+@cache
+def _parsed(root: Path, path: Path, base: Path, prefix: str, _state: tuple[int, int]) -> Module:
+    """Parse a file once for all rules, as long as it is the same."""
     parts = [prefix, *path.relative_to(base).with_suffix("").parts]
     name = ".".join(part for part in parts if part not in ("", "__init__"))
     return Module(name, path.relative_to(root).as_posix(), ast.parse(path.read_text()))

@@ -20,7 +20,7 @@ from repertory.transports.virtual import VirtualWorld
 from repertory.transports.world import World
 from tests.rpmsg.dsps import module, tensor
 
-__all__ = ["Owner", "bench", "owned"]
+__all__ = ["Owner", "bench", "forget_modules", "owned", "recover", "restart_unseen", "shrink_heap"]
 
 
 @final
@@ -32,8 +32,9 @@ class Owner:
         faults: what it called itself unusable for.
     """
 
-    def __init__(self, device: C7xDevice) -> None:
+    def __init__(self, device: C7xDevice, world: World) -> None:
         self.device = device
+        self.world = world
         self.landed: dict[Frame, Completion] = {}
         self.faults: list[DeviceError] = []
         self.program: Program
@@ -80,15 +81,15 @@ class Owner:
 
 def owned(world: World, dsp: SimulatedDsp, *, ledger: Ledger | None = None, run_bound: float = 1.0) -> Owner:
     """Own a device that is not open."""
-    return Owner(
-        C7xDevice(world, lambda: dsp, name="dsp", simulated=True, ledger=ledger, run_bound=run_bound)
-    )
+    device = C7xDevice(world, lambda: dsp, name="dsp", simulated=True, ledger=ledger, run_bound=run_bound)
+    return Owner(device, world)
 
 
 @asynccontextmanager
 async def bench(wire: Any, **options: Any) -> AsyncGenerator[tuple[Owner, SimulatedDsp]]:
     """Give a device with the module `double` on it; nothing of it may be left at the end."""
-    params = SimulatedC7x(wire=wire, **{"answers": "hash", "latency_ms": 50.0, "load_ms": 1.0, **options})
+    usual: dict[str, Any] = {"answers": "hash", "latency_ms": 50.0, "load_ms": 1.0}
+    params = SimulatedC7x(wire=wire, **{**usual, **options})
     async with VirtualWorld() as world:
         dsp = SimulatedDsp(params, world)
         owner = owned(world, dsp)
@@ -98,3 +99,25 @@ async def bench(wire: Any, **options: Any) -> AsyncGenerator[tuple[Owner, Simula
         await owner.device.close(bound=5)
         assert dsp.leaks == []
         assert dsp.firmware.faults == []
+
+
+def forget_modules(dsp: SimulatedDsp) -> None:
+    """Be somebody else who unloads everything."""
+    slots = dsp._board.firmware._service.slots  # pyright: ignore[reportPrivateUsage]
+    for handle in dsp.firmware.loaded:
+        slots.unload(handle)
+
+
+def restart_unseen(dsp: SimulatedDsp) -> None:
+    """Let the uptime begin anew, with every endpoint alive."""
+    dsp._board.firmware._boot = (anyio.current_time(), 0)  # pyright: ignore[reportPrivateUsage]
+
+
+def recover(dsp: SimulatedDsp) -> None:
+    """Let a request that hangs end without an answer."""
+    dsp._board.firmware._work = None  # pyright: ignore[reportPrivateUsage]
+
+
+def shrink_heap(dsp: SimulatedDsp, size: int) -> None:
+    """Leave the DSP that many bytes of its own."""
+    dsp._board.firmware._service.slots.heap = size  # pyright: ignore[reportPrivateUsage]

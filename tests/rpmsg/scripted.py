@@ -102,7 +102,7 @@ class ScriptedDsp(Dsp):
         self.base = 0xC0000000
         self.taken = 0
         self.first_fit = True
-        self.opened = self.closed = 0
+        self.opened = self.hung_up = self.closed = 0
 
     def now(self) -> float:
         return self.time
@@ -175,4 +175,4 @@ class _ScriptedEndpoint(Endpoint):
         self._woken = True
 
     def close(self) -> None:
-        pass
+        self._dsp.hung_up += 1

@@ -15,7 +15,7 @@ from repertory.models.errors import DeviceHung, DeviceLost
 from repertory.transports.rpmsg.client import ATTEMPTS, Client
 from repertory.transports.rpmsg.errors import DspRefusal, OutOfMemory
 from repertory.transports.rpmsg.wire import requests
-from repertory.transports.rpmsg.wire.messages import Done, Inferred, Loaded, Opcode, Pong, Reply
+from repertory.transports.rpmsg.wire.messages import Done, Inferred, Loaded, Opcode, Reply
 from repertory.transports.world import drive
 from tests.rpmsg.scripted import NOTHING, Answer, ScriptedDsp, silent, usual, well
 from tests.rpmsg.wire.by_hand import build
@@ -109,7 +109,7 @@ def test_each_stray_counts_once_and_is_dropped() -> None:
         "wrong_type": build(usual(PING, asked.seq), 2),
         "malformed": reply[:20],
     }
-    expected = dict(NONE)
+    expected, later = dict(NONE), asked
     for kind, message in strays.items():
         told(dsp, message)
         later = posted(client)
@@ -180,6 +180,17 @@ def test_the_pauses_begin_anew_after_a_success() -> None:
         drive(client.status(bound=10))
         assert [round((at - begun) * 1000) for at in dsp.offered[:4]] == [0, 1, 3, 7]
         received(client)
+
+
+def test_what_gets_through_ends_the_pauses() -> None:
+    dsp = ScriptedDsp(slow)
+    client = connected(dsp)
+    dsp.refused = 1
+    assert posted(client) is None
+    assert client.blocked_since == dsp.time
+    assert posted(client) is not None
+    offers: tuple[float | None, float] = (client.blocked_since, client.next_offer)
+    assert offers == (None, 0)
 
 
 def test_after_a_message_it_is_tried_at_once() -> None:
@@ -278,9 +289,11 @@ def test_silence_is_a_hang() -> None:
 def test_a_refusal_has_the_firmwares_status_and_no_errno(version: int, status: int, name: str) -> None:
     dsp = ScriptedDsp(well(version << 16))
     client = connected(dsp)
-    dsp.script = lambda opcode, seq, _: [
-        (0.0, build(Done(seq, status, opcode) if opcode != 1 else Pong(seq, 0, 0, 0), version))
-    ]
+
+    def script(opcode: int, seq: int, _message: bytes) -> list[Answer]:
+        return [(0.0, build(usual(opcode, seq) if opcode == PING else Done(seq, status, opcode), version))]
+
+    dsp.script = script
     with pytest.raises(DspRefusal) as caught:
         drive(client.ask(Opcode.DYN_UNLOAD, partial(requests.dyn_unload, handle=1), Done, bound=1))
     assert (caught.value.status, caught.value.call, caught.value.oom) == (status, "DYN_UNLOAD", None)
@@ -342,7 +355,10 @@ def test_nothing_is_sent_before_the_connection_and_closing_is_idempotent() -> No
     client.wake()
     client.close()
     client.close()
-    assert (dsp.sent, dsp.closed) == ([], 2)
+    assert (dsp.sent, dsp.closed, dsp.hung_up) == ([], 2, 0)
+    client = connected(dsp)
+    client.close()
+    assert (dsp.opened, dsp.hung_up, dsp.closed) == (1, 1, 3)
 
 
 def test_a_wake_ends_a_wait() -> None:

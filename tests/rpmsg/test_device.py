@@ -24,7 +24,7 @@ from repertory.transports.rpmsg.simulator.faults import Fault, Kind, Seen
 from repertory.transports.rpmsg.simulator.parameters import SimulatedC7x
 from repertory.transports.virtual import VirtualWorld
 from tests.rpmsg.dsps import Board, answer, module, tensor
-from tests.rpmsg.owner import bench, owned
+from tests.rpmsg.owner import bench, forget_modules, owned, recover, restart_unseen, shrink_heap
 from tests.rpmsg.simulator.modules import summed
 from tests.runtime.support import open_virtual
 
@@ -35,7 +35,8 @@ CLOSE = 5.0
 
 
 def params(wire: Any, **options: Any) -> SimulatedC7x:
-    return SimulatedC7x(wire=wire, **{"answers": "hash", "latency_ms": 1.0, "load_ms": 1.0, **options})
+    usual: dict[str, Any] = {"answers": "hash", "latency_ms": 1.0, "load_ms": 1.0}
+    return SimulatedC7x(wire=wire, **{**usual, **options})
 
 
 def once(opcode: int) -> Any:
@@ -94,7 +95,7 @@ async def test_a_probe_outlives_a_lost_message(
 @WIRES
 async def test_a_probe_finds_a_restart(anyio_backend: object, wire: int) -> None:
     async with bench(wire, uptime_ms=60_000) as (owner, dsp):
-        dsp._board.firmware._boot = (anyio.current_time(), 0)
+        restart_unseen(dsp)
         with pytest.raises(DeviceLost, match="has restarted"):
             await owner.device.probe()
         assert [type(fault) for fault in owner.faults] == [DeviceLost]
@@ -159,7 +160,7 @@ async def test_two_incarnations(anyio_backend: object, wire: int) -> None:
         first.start(1)
         await first.device.close(bound=CLOSE)
         assert len(dsp.firmware.loaded) == 1
-        dsp._board.firmware._work = None
+        recover(dsp)
         second = owned(world, dsp, ledger=ledger)
         await second.open()
         assert dsp.firmware.loaded == []
@@ -175,7 +176,7 @@ async def test_a_second_client_is_refused_and_the_first_undisturbed(anyio_backen
     async with bench(wire) as (owner, dsp):
         held = len(dsp.leaks)
         frame = owner.start(1)
-        other = owned(owner.device._world, dsp)
+        other = owned(owner.world, dsp)
         with pytest.raises(DeviceBusy):
             await other.open()
         await other.device.close(bound=CLOSE)
@@ -245,9 +246,9 @@ async def test_closing_while_it_is_opened(anyio_backend: object, wire: int) -> N
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(opening)
-            await anyio.sleep(3)
+            await anyio.sleep(3.1)  # between two looks for the DSP
             await owner.device.close(bound=CLOSE)
-        assert ends == [pytest.approx(3, abs=0.01)]
+        assert ends == [pytest.approx(3.1, abs=0.01)]
         assert dsp.leaks == []
 
 
@@ -318,7 +319,7 @@ async def test_a_module_that_is_gone_is_loaded_again(anyio_backend: object, wire
     board = Board(params(wire))
     async with open_virtual(board.source()) as rt:
         model = await rt.load(module(), name="double", warm=True)
-        board.dsp._board.firmware._service.slots.unload(1)
+        forget_modules(board.dsp)
         found = [0] * 8
 
         async def ask(number: int) -> None:
@@ -352,12 +353,12 @@ async def test_a_refused_module_costs_nothing_else(anyio_backend: object, wire: 
     board = Board(params(wire, heap_mb=10, workspace_mb=4))
     async with open_virtual(board.source()) as rt:
         model = await rt.load(module(), name="double", warm=True)
-        board.dsp._board.firmware._service.slots.heap = 1
+        shrink_heap(board.dsp, 1)
         with pytest.raises(
             ArtifactError, match=r"square: the DSP refused DYN_LOAD: NO_MEMORY .* bytes wanted"
         ):
             await rt.load(module("square"), name="square", warm=True)
-        board.dsp._board.firmware._service.slots.heap = 10 << 20
+        shrink_heap(board.dsp, 10 << 20)
         assert (await model.infer(tensor(3))).tobytes() == answer(3)
         assert len(board.dsp.firmware.loaded) == 1
     assert (board.incarnations, board.dsp.firmware.loaded, board.dsp.leaks) == (1, [], [])

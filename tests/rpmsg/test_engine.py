@@ -13,17 +13,16 @@ import pytest
 from repertory.models.errors import DeviceError, DeviceHung, DeviceLost
 from repertory.models.program import Network, Program
 from repertory.models.spec import Array, TensorSpec
-from repertory.transports.frame import Fate
+from repertory.transports.frame import Fate, Frame
 from repertory.transports.rpmsg.errors import DspRefusal
 from repertory.transports.rpmsg.program import loadable
 from repertory.transports.rpmsg.session import Session
-from repertory.transports.rpmsg.simulator import inference
 from repertory.transports.rpmsg.simulator.dsp import SimulatedDsp
 from repertory.transports.rpmsg.simulator.faults import Fault, Kind
 from repertory.transports.rpmsg.simulator.module import CallFailed, Module
 from repertory.transports.rpmsg.simulator.protocol import Code, Outcome
 from tests.rpmsg.dsps import answer
-from tests.rpmsg.owner import Owner, bench
+from tests.rpmsg.owner import Owner, bench, forget_modules
 
 pytestmark = pytest.mark.virtual
 WIRES = pytest.mark.parametrize("wire", [2, 3])
@@ -80,17 +79,22 @@ async def test_what_is_cancelled_before_it_is_sent_costs_the_dsp_nothing(
     anyio_backend: object, wire: int
 ) -> None:
     async with bench(wire) as (owner, dsp):
+        for _ in range(3):  # or slots would run out
+            frames = [owner.start(number) for number in range(owner.device.capabilities.window)]
+            await anyio.sleep(0.01)
+            owner.cancel(frames[-1])
+            landed = await owner.end(frames[-1])
+            assert landed.fate is Fate.UNDONE
+            for frame in frames[:-1]:
+                await owner.end(frame)
+        staged = sum(buffer.flushes for buffer in dsp.leaks)
         frames = [owner.start(number) for number in range(owner.device.capabilities.window)]
         await anyio.sleep(0.01)
-        owner.cancel(frames[-1])
-        landed = await owner.end(frames[-1])
-        assert landed.fate is Fate.UNDONE
-        for frame in frames[:-1]:
+        assert sum(buffer.flushes for buffer in dsp.leaks) - staged == len(frames)
+        for number, frame in enumerate(frames):
             await owner.end(frame)
-        after = owner.start(77)
-        await owner.end(after)
-        assert right(owner, after, 77)
-        assert dsp.firmware.jobs_completed == len(frames)
+            assert right(owner, frame, number)
+        assert dsp.firmware.jobs_completed == 3 * OUT[wire] + len(frames)
 
 
 @WIRES
@@ -124,7 +128,7 @@ async def test_what_is_cancelled_later_keeps_its_slot_until_the_answer(
 @WIRES
 async def test_answers_do_not_change_with_the_next_result(anyio_backend: object, wire: int) -> None:
     async with bench(wire, latency_ms=1.0) as (owner, _):
-        frames = []
+        frames: list[Frame] = []
         for number in range(6):
             frames.append(owner.start(number))
             await owner.end(frames[-1])
@@ -207,10 +211,12 @@ async def test_an_entry_that_returns_something_fails_its_frame_alone(
 
 @WIRES
 async def test_no_memory_at_a_run(anyio_backend: object, wire: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    lacking = Outcome(Code.OUT_OF_MEMORY, oom=(70, 20, 100))
+    def refuse(_job: object) -> Outcome:
+        return Outcome(Code.OUT_OF_MEMORY, oom=(70, 20, 100))
+
     async with bench(wire) as (owner, _):
         with monkeypatch.context() as patch:
-            patch.setattr(inference._Job, "_outcome", lambda _: lacking)
+            patch.setattr("repertory.transports.rpmsg.simulator.inference._Job._outcome", refuse)
             landed = await owner.end(owner.start(1))
         assert isinstance(landed.error, DspRefusal)
         assert "70 bytes wanted, 20 of 100 free" in str(landed.error)
@@ -225,7 +231,7 @@ async def test_a_module_that_is_gone_is_a_fault_and_no_frame_is_lost(
 ) -> None:
     """The endpoint lives on, and the handle does not: the frames may run again elsewhere."""
     async with bench(wire) as (owner, dsp):
-        dsp._board.firmware._service.slots.unload(dsp.firmware.loaded[0])
+        forget_modules(dsp)
         frames = [owner.start(number) for number in range(OUT[wire] + 1)]
         for frame in frames:
             landed = await owner.end(frame)
@@ -285,6 +291,18 @@ async def test_a_job_may_take_longer_than_the_bound(anyio_backend: object, wire:
         for number, frame in enumerate(frames):
             await owner.end(frame)
             assert right(owner, frame, number)
+        assert owner.faults == []
+
+
+@WIRES
+async def test_after_a_long_job_a_lost_answer_is_told_from_a_hang(anyio_backend: object, wire: int) -> None:
+    """Each job has PINGs of its own."""
+    async with bench(wire, latency_ms=2500.0) as (owner, dsp):
+        await owner.end(owner.start(1))
+        dsp.faults.on_reply = lambda seen: Fault(Kind.DROP) if seen.opcode == 0x1021 else None
+        landed = await owner.end(owner.start(2))
+        assert "the reply to INFER was lost" in str(landed.error)
+        dsp.faults.on_reply = None
         assert owner.faults == []
 
 

@@ -21,6 +21,7 @@ from repertory.transports.rpmsg.wire.messages import Done, Opcode, Pong
 from repertory.transports.rpmsg.workspace import Need
 from repertory.transports.virtual import VirtualWorld
 from tests.rpmsg.dsps import module
+from tests.rpmsg.owner import restart_unseen
 
 pytestmark = pytest.mark.virtual
 WIRES = pytest.mark.parametrize("wire", [2, 3])
@@ -62,9 +63,12 @@ async def test_four_dead_clients(anyio_backend: object, wire: int) -> None:
     async with dsp(wire) as (board, _):
         await die(board, times=4)
         assert board.firmware.loaded == [1, 2, 3, 4]
+        asked: list[int] = []
+        board.faults.on_request = lambda seen: asked.append(seen.opcode)
         session = await opened(board)
         handle = await loaded(session)
         assert board.firmware.loaded == [handle]
+        assert asked.count(UNLOADING) == 4, "there are no more than four"
         await session.unload()
         assert board.firmware.loaded == []
         session.close()
@@ -112,6 +116,9 @@ async def test_the_look_backwards_ends(anyio_backend: object, wire: int) -> None
         await loaded(session)
         assert asked.count(UNLOADING) <= SWEEP
         assert asked.count(LOADING) == 1
+        asked.clear()
+        await loaded(session)
+        assert asked.count(UNLOADING) == 1, "that of its own"
         session.close()
 
 
@@ -147,12 +154,16 @@ async def test_what_an_earlier_connection_of_ours_left_is_unloaded(anyio_backend
     async with dsp(wire) as (board, _):
         ledger = Ledger()
         session = await opened(board, ledger)
+        await loaded(session)
         handle = await loaded(session)
         session.close()
         assert board.firmware.loaded == [handle]
+        asked: list[int] = []
+        board.faults.on_request = lambda seen: asked.append(seen.opcode)
         session = await opened(board, ledger)
         assert board.firmware.loaded == []
         assert session.handle == 0
+        assert asked.count(UNLOADING) == 1, "nothing is in doubt"
         session.close()
 
 
@@ -174,6 +185,7 @@ async def test_a_load_whose_answer_was_lost_leaks_no_slot(
             board.faults.on_request = drop
         with pytest.raises(DeviceLost, match="the reply to DYN_LOAD was lost"):
             await loaded(session)
+        assert len(board.firmware.loaded) == (lost == "reply"), "it is not asked for twice"
         doubts = [ledger.uncertain]
         session.close()
         board.faults.on_reply = board.faults.on_request = None
@@ -195,6 +207,11 @@ async def test_an_unload_that_a_hang_prevents_is_made_up_for(anyio_backend: obje
         with pytest.raises(DeviceHung):
             await session.unload()
         session.close()
+        assert board.leaks == []
+        board.faults.on_request = lambda seen: Fault(Kind.DROP) if seen.opcode == UNLOADING else None
+        with pytest.raises(DeviceLost, match="DYN_UNLOAD was lost"):
+            await opened(board, ledger)
+        assert board.leaks == []
         board.faults.on_request = None
         assert board.firmware.loaded == [handle]
         session = await opened(board, ledger)
@@ -241,7 +258,7 @@ async def test_a_restart_under_a_connection_is_noticed_by_its_uptime(
         session = await opened(board, ledger)
         await loaded(session)
         assert (await session.check(world.now(), bound=1)).uptime_ms >= 60_000
-        board._board.firmware._boot = (world.now(), 0)
+        restart_unseen(board)
         with pytest.raises(DeviceLost, match="its uptime went backwards"):
             await session.check(world.now(), bound=1)
         assert (ledger.handle, ledger.highest, ledger.uncertain) == (0, 0, False)

@@ -182,6 +182,16 @@ ABSURD = {
         inferred([claim(size=256, shape=(64,)), claim(address=BASE + 64), claim(address=BASE + 128)]),
         "overlap at 0xc0001040",
     ),
+    "an empty one between": (
+        inferred(
+            [
+                claim(size=256, shape=(64,)),
+                claim(address=BASE + 64, size=0, shape=(0,)),
+                claim(address=BASE + 128),
+            ]
+        ),
+        "overlap at 0xc0001080",
+    ),
     "table before": (inferred([], count=6, place=Span(BASE - 80, 480)), "a table of 480 bytes at 0xc0000fb0"),
     "table behind": (inferred([], count=6, place=Span(BASE + AREA - 479, 480)), "a table of 480 bytes"),
     "table short": (inferred([], count=6, place=Span(BASE, 479)), "a table of 479 bytes .* for 6 outputs"),

@@ -153,7 +153,7 @@ def test_the_last_byte(make: Make, fits: Need, not_fits: Need) -> None:
     assert workspace.module.size >= fits.module
 
 
-@pytest.mark.parametrize("taken", [PAGE, 490 * MIB])
+@pytest.mark.parametrize("taken", [PAGE, 32 * MIB, 490 * MIB])
 def test_somebody_else_has_memory(taken: int) -> None:
     """A client of version 2 takes the whole carveout; whoever comes then gets nothing and keeps nothing."""
     dsp = memory()

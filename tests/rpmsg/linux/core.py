@@ -122,7 +122,8 @@ def _none(_fault: Fault, _at: float) -> None:
 @contextmanager
 def running(machine: Machine, wire: Any, **options: Any) -> Generator[Core]:
     """Let a DSP run behind a fake kernel."""
-    core = Core(machine, SimulatedC7x(wire=wire, **{"answers": "hash", "load_ms": 1.0, **options}))
+    usual: dict[str, Any] = {"answers": "hash", "load_ms": 1.0}
+    core = Core(machine, SimulatedC7x(wire=wire, **{**usual, **options}))
     thread = threading.Thread(target=core.run, daemon=True)
     thread.start()
     try:
