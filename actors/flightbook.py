@@ -6,7 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import final
 
-from repertory.models.errors import ContractError, DeviceError, DeviceLost, RepertoryError, again
+from repertory.models.errors import (
+    ContractError,
+    DeviceError,
+    DeviceHung,
+    DeviceLost,
+    RepertoryError,
+    again,
+)
 from repertory.models.program import Network, Program
 from repertory.transports.device import Completion, Residency
 from repertory.transports.frame import Fate, Frame, Outcome
@@ -130,7 +137,15 @@ class FlightBook:
         self._state.residents.clear()
 
     def _not_done(self, completion: Completion, frame: Frame, context: ModelContext) -> None:
-        """Give the frame its second chance, or its error."""
+        """Give the frame its second chance, or its error.
+
+        A frame that somebody waits for comes back undone and lost only from a device that is going down. So
+        that is the fault, whether it was reported or will be: nothing more is started there.
+        """
+        error = completion.error
+        wanted = completion.fate is Fate.UNDONE and frame.outcome is None
+        if wanted and self.fault is None and isinstance(error, DeviceLost | DeviceHung):
+            self.fault = error
         if completion.fate is Fate.UNDONE and context.undo(frame):
             return
         frame.settle(Outcome.FAILED, error=self._blame(completion))

@@ -185,7 +185,7 @@ class DeviceGroup(Actor[GroupOrder]):
         Where nothing is in flight and the group's task only waits, the frame is started in the caller's own
         step: a lone caller then pays for no switch of tasks. Callers that come meanwhile make a batch.
         """
-        if self._parked and self._poked is not None and not self.state.in_flight:
+        if self._parked and self._poked is not None and not self.state.in_flight and not self.flight.fault:
             self._start_now(now)
         else:
             self.poke()
@@ -441,6 +441,8 @@ class DeviceGroup(Actor[GroupOrder]):
         breach = self.flight.land(completions)
         if breach is not None:
             self._on_fault(as_fault(breach))
+        elif self.flight.fault is not None:
+            self.poke()
         idle = not self.state.in_flight
         self._stall.progress(now, more=not idle)
         if self._observer.wants_frames:

@@ -109,9 +109,10 @@ class Device(ABC):
         """Take the hardware; ends within its own bound. Afterwards `capabilities` is set.
 
         `completed` is called on the event loop with one completion for each started frame, in batches, in
-        the order of starting for each network, and never from inside `start`. `fault` is called at most
-        once, after the last `completed`, when the device became unusable: by then every started frame has
-        its completion.
+        the order of starting for each network, and never from inside `start`; only frames that nobody waits
+        for any more may come earlier. `fault` is called at most once, after the last `completed`, when the
+        device became unusable: by then every started frame has its completion. A frame that is wanted and
+        comes back UNDONE with DeviceLost or DeviceHung announces it.
 
         Raises:
             DeviceError: `DeviceBusy` where somebody else owns it, `DeviceLost` where it is not there.

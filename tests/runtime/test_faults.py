@@ -419,3 +419,21 @@ async def test_close_during_a_bind(tasks: TaskGroup) -> None:
     assert anyio.current_time() - began <= 10
     assert isinstance(request.error, RuntimeClosed)
     assert memory.ran == []
+
+
+@pytest.mark.parametrize("kind", [DeviceLost, DeviceHung])
+async def test_frames_that_come_back_before_the_fault_wait_for_the_next_incarnation(
+    tasks: TaskGroup, kind: type[DeviceLost | DeviceHung]
+) -> None:
+    """A device that is going down may tell of its frames first, in a message of its own."""
+    memory = Memory(window=2, holding=True)
+    async with open_virtual(memory) as rt:
+        model = await rt.load(sketched("net"))
+        requests = await _ask(tasks, model, 1, 2, 3)
+        memory.holding = False
+        memory.device.release(2, Fate.UNDONE, kind("unplugged", family="memory"))
+        await anyio.sleep(0.001)
+        assert [len(device.ran) for device in memory.devices] == [2]  # nothing more went to that one
+        await anyio.sleep(RECOVERY)
+        assert [request.error for request in requests] == [None] * 3
+        assert len(memory.devices) == 2
