@@ -23,9 +23,9 @@ from tests.runtime.support import open_virtual, reconciles
 RUNS = 200
 """Of each fault, on both backends together: they take turns at the seeds."""
 
-CALLERS, REQUESTS = 6, 4
+CALLERS, REQUESTS = 4, 3
 RUN_BOUND = 0.05
-MESSAGES = 40
+MESSAGES = 24
 """Replies of a run in which nothing goes wrong; a fault befalls one or two of these."""
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
+import sniffio
 
 import repertory
 from repertory.runtime.runtime import Runtime
@@ -59,13 +60,16 @@ async def wrong(rt: Runtime, requests: int, *models: str) -> int:
 @pytest.mark.virtual
 @WIRES
 async def test_ten_thousand_requests_on_two_dsps(anyio_backend: object, wire: int) -> None:
+    """All of them with each version of the wire on one backend, and a part on the other."""
+    here = "asyncio" if wire == 2 else "trio"
+    requests = 10_000 if sniffio.current_async_library() == here else 2_000
     pair = boards(wire)
     async with open_virtual(*(board.source(f"dsp {at}") for at, board in enumerate(pair))) as rt:
-        assert await wrong(rt, 10_000, "double") == 0
+        assert await wrong(rt, requests, "double") == 0
         statistics = rt.statistics()
-    assert statistics.models["double"].answered == 10_000
+    assert statistics.models["double"].answered == requests
     assert [board.dsp.firmware.faults for board in pair] == [[], []]
-    assert min(board.dsp.firmware.jobs_completed for board in pair) > 4_000
+    assert min(board.dsp.firmware.jobs_completed for board in pair) > requests * 0.4
     assert [board.incarnations for board in pair] == [1, 1]
 
 

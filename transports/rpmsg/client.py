@@ -251,8 +251,8 @@ class Client:
         deadline = self._now() + bound
         for _ in range(attempts):
             request = await self._posted(call, encode, deadline)
-            await self._posted(Opcode.PING, requests.ping, deadline)
-            if await self._answer(request, deadline):
+            await self._fence(request, deadline)
+            if request.reply is not None:
                 return _accepted(request, kind)
         raise DeviceLost(f"the reply to {call.name} was lost", family="c7x", call=call.name)
 
@@ -266,11 +266,8 @@ class Client:
         deadline = self._now() + bound
         while True:
             request = await self._posted(Opcode.PING, requests.ping, deadline)
-            try:
-                await self._answer(request, min(deadline, self._now() + PING_BOUND))
-            except DeviceHung:
-                if self._now() >= deadline:
-                    raise
+            if not await self._settled(request, min(deadline, self._now() + PING_BOUND)):
+                self._give_up(request, deadline)
             if isinstance(request.reply, Pong):
                 return request.reply
 
@@ -301,20 +298,41 @@ class Client:
             await self.receive(max(self._back_off.until - self._now(), 0.0))
         return request
 
-    async def _answer(self, request: Request, deadline: float) -> bool:
-        """Wait until a request is settled; return whether by its reply."""
-        while request.seq in self._outstanding:
-            rest = deadline - self._now()
-            if rest <= 0:
-                self._give_up(request)
-                call = request.call.name
-                raise DeviceHung(f"{call} was not answered in time", family="c7x", call=call)
-            await self.receive(rest)
-        return request.reply is not None
+    async def _fence(self, request: Request, deadline: float) -> None:
+        """Wait until a request is settled, with PINGs behind it: each waits twice as long as the one before.
 
-    def _give_up(self, request: Request) -> None:
+        Raises:
+            DeviceHung: it was not by `deadline`.
+        """
+        pause = PING_BOUND
+        while True:
+            await self._posted(Opcode.PING, requests.ping, deadline)
+            if await self._settled(request, min(deadline, self._now() + pause)):
+                return
+            if self._now() >= deadline:
+                self._give_up(request, deadline)
+            pause *= 2
+
+    async def _settled(self, request: Request, until: float) -> bool:
+        """Wait until a request is answered, or a later one is; False where it was not by `until`."""
+        while request.seq in self._outstanding:
+            rest = until - self._now()
+            if rest <= 0:
+                return False
+            await self.receive(rest)
+        return True
+
+    def _give_up(self, request: Request, deadline: float) -> None:
+        """Expect no answer any more.
+
+        Raises:
+            DeviceHung: the deadline has come.
+        """
         if self._outstanding.pop(request.seq, None) is not None:
             self._given_up.append(request.seq)
+        if self._now() >= deadline:
+            call = request.call.name
+            raise DeviceHung(f"{call} was not answered in time", family="c7x", call=call)
 
     def _match(self, message: bytes) -> Request | None:
         """Return the request that this message answers, with its reply; None for a stray."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -57,14 +58,14 @@ class Ledger:
     """What is known of a DSP over connections.
 
     Attributes:
-        seq: numbers of requests.
+        seq: numbers of requests; from anywhere on, for a process that ended may have left answers under way.
         handle: of the module that we loaded and have not unloaded; 0 for none.
         uncertain: whether a load was asked for whose answer is missing.
         highest: the largest handle that was seen.
         uptime: the firmware's in ms, and when it was read; None before the first time.
     """
 
-    seq: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+    seq: itertools.count[int] = field(default_factory=lambda: itertools.count(secrets.randbits(32)))
     handle: int = 0
     uncertain: bool = False
     highest: int = 0
