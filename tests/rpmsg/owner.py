@@ -91,12 +91,13 @@ async def bench(wire: Any, **options: Any) -> AsyncGenerator[tuple[Owner, Simula
     usual: dict[str, Any] = {"answers": "hash", "latency_ms": 50.0, "load_ms": 1.0}
     params = SimulatedC7x(wire=wire, **{**usual, **options})
     async with VirtualWorld() as world:
-        dsp = SimulatedDsp(params, world)
-        owner = owned(world, dsp)
+        dsp, ledger = SimulatedDsp(params, world), Ledger()
+        owner = owned(world, dsp, ledger=ledger)
         await owner.open()
         await owner.bind()
         yield owner, dsp
         await owner.device.close(bound=5)
+        ledger.release()  # what is held for a job that may still run
         assert dsp.leaks == []
         assert dsp.firmware.faults == []
 

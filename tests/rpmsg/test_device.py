@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from functools import partial
 from typing import Any
 
@@ -194,10 +195,10 @@ async def test_a_second_client_is_refused_and_the_first_undisturbed(anyio_backen
 async def test_closing_a_dsp_that_does_not_answer(
     anyio_backend: object, wire: int, busy: bool, how: str
 ) -> None:
-    """Within its bound, with every frame completed and the memory given back."""
+    """Within its bound, with every frame completed, and the memory given back where no job may still run."""
     async with VirtualWorld() as world:
-        dsp = SimulatedDsp(params(wire), world)
-        owner = owned(world, dsp, run_bound=60.0)
+        dsp, ledger = SimulatedDsp(params(wire), world), Ledger()
+        owner = owned(world, dsp, ledger=ledger, run_bound=60.0)
         await owner.open()
         await owner.bind()
         frames: list[Frame] = []
@@ -207,6 +208,8 @@ async def test_closing_a_dsp_that_does_not_answer(
         began = anyio.current_time()
         await owner.device.close(bound=CLOSE)
         assert anyio.current_time() - began <= CLOSE
+        assert bool(dsp.leaks) == (busy and how != "stop")
+        ledger.release()
         assert dsp.leaks == []
         assert set(owner.landed) == set(frames)
         assert all(owner.landed[frame].fate is not Fate.DONE for frame in frames)
@@ -215,6 +218,46 @@ async def test_closing_a_dsp_that_does_not_answer(
         for call in (owner.device.probe, partial(owner.device.bind, None)):
             with pytest.raises(DeviceError):
                 await call()
+
+
+@WIRES
+async def test_memory_of_a_job_that_runs_stays_ours_until_the_dsp_is_idle(
+    anyio_backend: object, wire: int
+) -> None:
+    """Others use the heap too: what the DSP still writes must not be theirs meanwhile."""
+    async with VirtualWorld() as world:
+        dsp, ledger = SimulatedDsp(params(wire, latency_ms=8000.0), world), Ledger()
+        owner = owned(world, dsp, ledger=ledger, run_bound=60)
+        await owner.open()
+        await owner.bind()
+        owner.start(1)
+        await anyio.sleep(0.1)
+        await owner.device.close(bound=1)
+        assert set(ledger.held) == set(dsp.leaks) != set()
+        await anyio.sleep(8)  # the job ends, and nobody is there to be told
+        assert dsp.firmware.faults == []
+        owner = owned(world, dsp, ledger=ledger, run_bound=60)
+        await owner.open()
+        assert ledger.held == []
+        await owner.bind()
+        assert (await owner.end(owner.start(2), patience=20)).fate is Fate.DONE
+        await owner.device.close(bound=CLOSE)
+        assert dsp.leaks == []
+
+
+async def test_held_memory_goes_with_its_ledger(anyio_backend: object) -> None:
+    async with VirtualWorld() as world:
+        dsp, ledger = SimulatedDsp(params(2, latency_ms=8000.0), world), Ledger()
+        owner = owned(world, dsp, ledger=ledger)
+        await owner.open()
+        await owner.bind()
+        owner.start(1)
+        await anyio.sleep(0.1)
+        await owner.device.close(bound=1)
+        assert dsp.leaks != []
+        del owner, ledger
+        gc.collect()
+        assert dsp.leaks == []
 
 
 @WIRES
@@ -257,12 +300,13 @@ async def test_closing_while_its_first_answer_is_awaited(anyio_backend: object, 
     """The job of a client that died still runs; the opening ends later, and is none any more."""
     async with VirtualWorld() as world:
         dsp = SimulatedDsp(params(wire, latency_ms=8000.0), world)
-        dead = owned(world, dsp)
+        dead = owned(world, dsp, ledger=(held := Ledger()))
         await dead.open()
         await dead.bind()
         dead.start(1)
         await anyio.sleep(0.1)
         await dead.device.close(bound=0.2)
+        held.release()  # as the kernel does it when a process ends
         owner = owned(world, dsp)
         errors: list[BaseException] = []
 

@@ -69,7 +69,8 @@ class Request:
     """A message that was sent.
 
     Attributes:
-        seq: its number.
+        seq: its number in the message.
+        order: how many were sent before it.
         call: what it asks for.
         kind: the type of its answer.
         job: whatever its sender keeps with it.
@@ -77,6 +78,7 @@ class Request:
     """
 
     seq: int
+    order: int
     call: Opcode
     kind: type[Reply]
     job: object = None
@@ -94,6 +96,10 @@ _KINDS: Final[dict[Opcode, type[Reply]]] = {
     Opcode.INFER_LARGE: Inferred,
     Opcode.SET_PRINTF_BUF: Done,
 }
+
+
+_WORK: Final = frozenset({Opcode.DYN_LOAD, Opcode.MODEL_LOAD, Opcode.INFER, Opcode.INFER_LARGE})
+"""What the DSP reads or writes shared memory for."""
 
 
 @final
@@ -147,6 +153,7 @@ class Client:
         self._answered: deque[int] = deque(maxlen=_REMEMBERED)
         self._back_off = _BackOff(now)
         self._heard = now()
+        self._sent = self._last_work = self._proven = 0
 
     async def open(self, *, bound: float) -> Pong:
         """Connect, ask for the firmware's version, and speak it from now on.
@@ -168,6 +175,11 @@ class Client:
     def outstanding(self) -> int:
         """Requests without a reply."""
         return len(self._outstanding)
+
+    @property
+    def at_work(self) -> bool:
+        """Whether the DSP may still read or write memory, for all that was heard from it."""
+        return self._last_work > self._proven
 
     @property
     def heard(self) -> float:
@@ -195,7 +207,10 @@ class Client:
             self._back_off.failed()
             return None
         self._back_off.clear()
-        request = self._outstanding[seq] = Request(seq, call, _KINDS[call], job)
+        self._sent += 1
+        if call in _WORK:
+            self._last_work = self._sent
+        request = self._outstanding[seq] = Request(seq, self._sent, call, _KINDS[call], job)
         return request
 
     async def receive(self, timeout: float | None) -> list[Request]:
@@ -213,6 +228,7 @@ class Client:
         if request is None:
             return []
         self._heard = self._now()
+        self._proven = request.order
         settled = list(itertools.takewhile(lambda other: other is not request, self._outstanding.values()))
         settled.append(request)
         for other in settled:

@@ -166,6 +166,7 @@ class Engine:
                 await self._turn()
         except Exception as error:
             lost = error if isinstance(error, DeviceError) else _failed(error)
+            _forget_frames(error)
             self.fallen = self._aborted(lost)
             self._refuse(lost)
             raise
@@ -287,9 +288,11 @@ class Engine:
         assert run.area is not None, "it was sent"
         try:
             outputs = _checked(read_outputs(reply, run.area), frame.network.outputs)
+        except (DeviceLost, DeviceHung):
+            raise  # it is the memory that failed, not this answer
         except DeviceError as error:
-            # a traceback would keep the result's memory from its heap as long as somebody keeps the error
-            return Completion(frame, Fate.FAILED, error=error.with_traceback(None))
+            _forget_frames(error)
+            return Completion(frame, Fate.FAILED, error=error)
         busy = reply.cycles / self._tsc_hz
         return Completion(frame, Fate.DONE, outputs, busy=busy, transfer=run.transfer)
 
@@ -351,12 +354,11 @@ class Engine:
         """End everything. The job that a hung DSP is at is to blame, and the others never ran."""
         blamed = bool(self._running) and isinstance(error, DeviceHung)
         frames = [run.frame for run in (*self._running.values(), *self._staged)]
+        while self._frames:  # more may come meanwhile, from another thread
+            frames.append(self._frames.popleft())
         fates = [Fate.FAILED if blamed and not at else Fate.UNDONE for at in range(len(frames))]
-        frames += self._frames
-        fates += [Fate.UNDONE] * len(self._frames)
         self._running.clear()
         self._staged.clear()
-        self._frames.clear()
         return [Completion(frame, fate, error=error) for frame, fate in zip(frames, fates, strict=True)]
 
     def _refuse(self, error: DeviceError) -> None:
@@ -386,6 +388,14 @@ def _checked(outputs: Sequence[Array], specs: Sequence[TensorSpec]) -> tuple[Arr
 
 def _other(came: str, wanted: str) -> DeviceError:
     return DeviceError(f"the module gave {came}, it is specified as {wanted}", family="c7x", call="INFER")
+
+
+def _forget_frames(error: BaseException) -> None:
+    """Drop tracebacks: they would keep shared memory from its heap as long as somebody keeps the error."""
+    link: BaseException | None = error
+    while link is not None:
+        link.__traceback__ = None
+        link = link.__cause__ or link.__context__
 
 
 def _failed(error: Exception) -> DeviceError:

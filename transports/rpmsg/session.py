@@ -23,6 +23,7 @@ from repertory.models.errors import DeviceLost
 from .client import Client
 from .dsp import Dsp
 from .errors import DspRefusal, Status
+from .memory import Buffer
 from .wire import requests
 from .wire.messages import Done, Loaded, Opcode, Pong
 from .workspace import FixedWorkspace, Need, PurposeWorkspace, Workspace
@@ -63,6 +64,8 @@ class Ledger:
         uncertain: whether a load was asked for whose answer is missing.
         highest: the largest handle that was seen.
         uptime: the firmware's in ms, and when it was read; None before the first time.
+        held: memory that the DSP may still read or write, for a job of a connection before. It goes back to
+            the heap, which others use too, only when the DSP is known to be idle, or with this ledger.
     """
 
     seq: itertools.count[int] = field(default_factory=lambda: itertools.count(secrets.randbits(32)))
@@ -70,6 +73,15 @@ class Ledger:
     uncertain: bool = False
     highest: int = 0
     uptime: tuple[int, float] | None = None
+    held: list[Buffer] = field(default_factory=list[Buffer])
+
+    def __del__(self) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Give the held memory back."""
+        while self.held:
+            self.held.pop().close()
 
     def restarted(self, pong: Pong, now: float) -> bool:
         """Note the uptime; whether it is less than it must be, so that every handle is void."""
@@ -127,6 +139,7 @@ class Session:
         client = Client(dsp, now=now, seq=ledger.seq)
         try:
             firmware = await client.open(bound=bound)
+            ledger.release()  # it has answered, so whatever ran before has ended
             session = cls(client, _workspace(dsp, client, pipelined=pipelined), firmware, ledger)
         except BaseException:
             client.close()
@@ -189,7 +202,12 @@ class Session:
         return pong
 
     def close(self) -> None:
-        """Give everything back but a loaded module. Any number of times."""
+        """Give everything back but a loaded module, and memory of a job that may still run.
+
+        Any number of times.
+        """
+        if self.client.at_work:
+            self._ledger.held += self.workspace.surrender()
         self.workspace.close()
         self.client.close()
 

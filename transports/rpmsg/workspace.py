@@ -106,6 +106,7 @@ class Workspace(ABC):
         self._areas = areas
         self._need = Need(0, 0, 0)
         self._buffers: list[Buffer] = []
+        self._lasting: list[Buffer] = []
 
     def arrange(self, need: Need) -> None:
         """Make room, while nothing is loaded and nothing in flight.
@@ -130,9 +131,18 @@ class Workspace(ABC):
             raise
         self._need = wanted
 
+    def surrender(self) -> list[Buffer]:
+        """Hand all memory over to whoever closes it later."""
+        buffers = [*self._buffers, *self._lasting]
+        self._buffers.clear()
+        self._lasting.clear()
+        self._release()
+        return buffers
+
     def close(self) -> None:
         """Give everything back. Any number of times."""
-        self._release()
+        for buffer in self.surrender():
+            buffer.close()
 
     @abstractmethod
     def _excess(self, need: Need) -> str:
@@ -222,11 +232,7 @@ class PurposeWorkspace(Workspace):
         except BaseException:
             self._release()
             raise
-        self._lasting = self._buffers.pop()
-
-    def close(self) -> None:
-        super().close()
-        self._lasting.close()
+        self._lasting.append(self._buffers.pop())
 
     def _excess(self, need: Need) -> str:
         if need.module > STAGING_SIZE:

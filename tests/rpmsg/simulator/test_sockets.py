@@ -290,5 +290,52 @@ def test_without_descriptors_nothing_is_taken(monkeypatch: pytest.MonkeyPatch) -
     driven(test)
 
 
+@pytest.mark.parametrize(
+    ("error", "wanted"),
+    [
+        (RuntimeError("can't start new thread"), DeviceLost),
+        (MemoryError(), MemoryError),
+        (KeyboardInterrupt(), KeyboardInterrupt),
+    ],
+    ids=lambda given: type(given).__name__,
+)
+@pytest.mark.parametrize(
+    "name",
+    ["threading.Thread.start", "socket.socketpair", "os.set_blocking", "os.eventfd", "threading.Thread"],
+)
+def test_an_open_that_fails_takes_nothing(
+    monkeypatch: pytest.MonkeyPatch, name: str, error: BaseException, wanted: type[BaseException]
+) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise error
+
+    async def test() -> None:
+        dsp = SimulatedDsp()
+        before = len(os.listdir("/proc/self/fd"))
+        with monkeypatch.context() as patch:
+            patch.setattr(name, fail)
+            with pytest.raises(wanted):
+                await dsp.open_endpoint()
+        assert len(os.listdir("/proc/self/fd")) == before
+        (await dsp.open_endpoint()).close()
+
+    driven(test)
+
+
+def test_a_fork_has_no_use_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        dsp = SimulatedDsp()
+        with monkeypatch.context() as patch:
+            patch.setattr("os.getpid", lambda: -1)
+            with pytest.raises(DeviceLost, match="another process"):
+                await dsp.open_endpoint()
+            with pytest.raises(DeviceLost, match="another process"):
+                dsp.allocate(4096)
+        assert dsp.leaks == []
+        (await dsp.open_endpoint()).close()
+
+    driven(test)
+
+
 def refused(*_: Any, **__: Any) -> Any:
     raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))

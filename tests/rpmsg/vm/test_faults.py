@@ -6,19 +6,23 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import count
 from typing import Any
 
 import numpy as np
 import pytest
 
+from repertory.models.errors import DeviceLost
 from repertory.transports.rpmsg import session
 from repertory.transports.rpmsg.errors import DspRefusal
 from repertory.transports.rpmsg.simulator.dsp import SimulatedDsp
+from repertory.transports.rpmsg.simulator.memory import SimulatedBuffer
 from repertory.transports.rpmsg.simulator.faults import Fault, Kind, Seen
 from repertory.transports.rpmsg.vm import connection
 from repertory.transports.rpmsg.vm.errors import (
     ConnectionFailed,
+    ConnectionLost,
     DspRestarted,
     InputBusy,
     RunFailed,
@@ -120,6 +124,34 @@ def test_in_one_buffer_all_staged_inputs_are_locked(make: Make, dsp: SimulatedDs
     with running(dsp, lambda: vm["main"](staged).numpy()), pytest.raises(InputBusy):
         other.copyfrom(floats(4))
     assert np.array_equal(vm["main"](other).numpy(), 2 * floats(3))
+
+
+@pytest.mark.parametrize("sync", ["flush", "invalidate"])
+def test_what_is_accepted_during_a_sync_is_not_lost(
+    make: Make, sync: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vm = make(affine())
+    staged, other = (vm.create_input((1, 4)).copyfrom(floats(seed)) for seed in (1, 2))
+    wanted, seeds, before = floats(2), count(10), getattr(SimulatedBuffer, sync)
+
+    def write() -> None:
+        nonlocal wanted
+        with suppress(InputBusy):
+            other.copyfrom(value := floats(next(seeds)))
+            wanted = value
+
+    def slow_sync(buffer: SimulatedBuffer) -> None:
+        thread = threading.Thread(target=write)
+        thread.start()
+        thread.join(20)
+        before(buffer)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SimulatedBuffer, sync, slow_sync)
+        assert np.array_equal(vm["main"](staged).numpy(), 2 * floats(1))
+    assert next(seeds) > 10, "it was tried"
+    assert np.array_equal(other.numpy(), wanted)
+    assert np.array_equal(vm["main"](other).numpy(), 2 * wanted)
 
 
 @few
@@ -303,7 +335,7 @@ def test_a_restart_between_runs(make: Make, dsp: SimulatedDsp) -> None:
     view, staged = vm.run_nocopy(floats(1)), vm.create_input((1, 4))
     dsp.restart()
     assert is_loaded(vm), "nobody was told"
-    with pytest.raises(DspRestarted, match="restarted") as caught:
+    with pytest.raises(ConnectionLost, match="restarted") as caught:
         vm["main"](floats(2))
     assert isinstance(caught.value, RuntimeError)
     assert not is_loaded(vm)
@@ -323,8 +355,8 @@ def test_a_firmware_that_has_forgotten_the_module(make: Make, dsp: SimulatedDsp)
     dsp.firmware._service.slots.unload(1)  # pyright: ignore[reportPrivateUsage]
     with pytest.raises(DspRestarted) as caught:
         vm["main"](floats(1))
-    assert isinstance(caught.value.__cause__, Exception)
-    assert isinstance(caught.value.__cause__.__cause__, DspRefusal)
+    assert isinstance(caught.value.__cause__, DspRefusal)
+    assert caught.value.status == -12
     assert not is_loaded(vm)
     assert np.array_equal(vm["main"](floats(3)).numpy(), 2 * floats(3))
 
@@ -334,8 +366,9 @@ def test_a_core_that_stops_during_a_run(make: Make, dsp: SimulatedDsp) -> None:
     vm = make(affine())
     vm["main"](floats(9))
     dsp.faults.on_request = only(INFERS, Fault(Kind.STOP, 0.05))
-    with pytest.raises(DspRestarted):
+    with pytest.raises(ConnectionLost, match="stopped") as caught:
         vm["main"](floats(1))
+    assert "restarted" not in str(caught.value)
     dsp.restart()
     assert np.array_equal(vm["main"](floats(2)).numpy(), 2 * floats(2))
 
@@ -347,6 +380,24 @@ def test_a_core_that_is_stopped(make: Make, dsp: SimulatedDsp) -> None:
     with pytest.raises(ConnectionFailed, match="offline"):
         vm["main"](floats(1))
     dsp.restart()
+    assert np.array_equal(vm["main"](floats(2)).numpy(), 2 * floats(2))
+
+
+@few
+@pytest.mark.parametrize("sync", ["flush", "invalidate"])
+def test_a_sync_that_fails_is_no_restart(make: Make, sync: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: SimulatedBuffer) -> None:
+        raise DeviceLost("sync of 4096 bytes: Input/output error", family="c7x", call="DMA_BUF_IOCTL_SYNC")
+
+    vm = make(affine())
+    staged = vm.create_input((1, 4))
+    with monkeypatch.context() as patch:
+        patch.setattr(SimulatedBuffer, sync, fail)
+        with pytest.raises(ConnectionLost, match="Input/output error") as caught:
+            vm["main"](floats(1))
+    assert "restarted" not in str(caught.value)
+    with pytest.raises(StaleInput, match="Input/output error"):
+        staged.numpy()
     assert np.array_equal(vm["main"](floats(2)).numpy(), 2 * floats(2))
 
 

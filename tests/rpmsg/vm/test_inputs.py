@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +13,7 @@ import pytest
 from repertory import c7x
 from repertory.models.spec import Array
 from repertory.transports.rpmsg.simulator.dsp import SimulatedDsp
-from repertory.transports.rpmsg.vm.errors import InputCountError, InputShapeError, InputTypeError
+from repertory.transports.rpmsg.vm.errors import InputCountError, InputShapeError, InputTypeError, RunFailed, StaleInput
 
 from .conftest import Make, few
 from .support import affine, echo, floats, halves, mixed, several, summed
@@ -126,8 +129,7 @@ def test_a_number(make: Make) -> None:
         np.zeros(2, "M8[s]"),
         "text",
         None,
-        [1.0, 2.0],
-        3.5,
+        np.ma.masked_array(np.zeros((1, 4), np.float32), [[True, False, True, False]]),
         Foreign(ValueError("not today")),
         Foreign(RuntimeError("on another device")),
     ],
@@ -140,6 +142,71 @@ def test_what_is_no_tensor_of_numbers(make: Make, wrong: Any) -> None:
             run(wrong)
         assert isinstance(caught.value, TypeError)
     assert not vm.is_loaded
+
+
+@few
+@pytest.mark.parametrize("given", [[[1.0, 2, 3, 4]], 3.5, ()], ids=str)
+def test_a_run_takes_no_lists(make: Make, given: Any) -> None:
+    vm = make(affine())
+    for run in (vm["main"], vm.run_nocopy):
+        with pytest.raises(InputTypeError, match=r"nd\.array"):
+            run(given)
+    assert not vm.is_loaded
+
+
+def test_a_masked_array_is_refused_by_name(make: Make) -> None:
+    masked = np.ma.masked_array(floats(1), floats(1) > 0)
+    vm = make(affine())
+    staged = vm.create_input((1, 4)).copyfrom(floats(2))
+    for take in (vm["main"], staged.copyfrom, c7x.nd.array, c7x.nd.empty((1, 4)).copyfrom):
+        with pytest.raises(InputTypeError, match="masked"):
+            take(masked)
+    assert np.array_equal(staged.numpy(), floats(2))
+    assert np.array_equal(vm["main"](masked.filled(0)).numpy(), 2 * masked.filled(0))
+
+
+@few
+@pytest.mark.parametrize(
+    ("make_module", "inputs", "error", "told"),
+    [
+        (affine, [floats().astype("f8")], InputTypeError, r"float64\[1, 4\].*float32\[1, 4\]"),
+        (affine, [floats(0, (4,))], InputShapeError, r"float32\[4\].*float32\[1, 4\]"),
+        (affine, [floats(), floats()], InputCountError, r"2 inputs.*1"),
+        (mixed, [floats(0, (7,)), floats(0, (7,))], InputTypeError, r"input 0 .*x: uint8\[2, 5\]"),
+        (mixed, [np.zeros((2, 5), "u1"), floats(0, (8,))], InputShapeError, r"input 1 .*float32\[7\]"),
+    ],
+)
+def test_what_the_module_does_not_take(
+    make: Make,
+    dsp: SimulatedDsp,
+    make_module: Callable[[], bytes],
+    inputs: list[Array],
+    error: type[Exception],
+    told: str,
+) -> None:
+    vm = make(make_module())
+    good = vm.run_nocopy(*[np.zeros((2, 5), "u1"), floats(0, (7,))] if make_module is mixed else [floats()])
+    staged = [vm.create_input(each.shape, each.dtype) for each in inputs]
+    for given in (inputs, staged):
+        for run in (vm["main"], vm.run_nocopy):
+            with pytest.raises(error, match=told):
+                run(*given)
+    assert dsp.firmware.jobs_failed == 0, "nothing was sent"
+    assert (vm.copied_inputs, vm.staged_inputs) == (2 if make_module is mixed else 1, 0)
+    assert not (good[0] if isinstance(good, list) else good).stale
+
+
+def test_what_a_module_without_a_description_refuses_names_what_came(make: Make) -> None:
+    vm = make(affine())
+    vm["main"](floats())
+    connection = vm._connection  # pyright: ignore[reportPrivateUsage]
+    assert connection is not None
+    connection.network = None
+    with pytest.raises(RunFailed, match=r"float64\[1, 4\], int8\[\].*CALL") as caught:
+        vm["main"](floats().astype("f8"), np.int8(1))
+    assert caught.value.status == -11
+    with pytest.raises(RunFailed, match=r"and 120 more"):
+        vm["main"](*[np.int8(1)] * 128)
 
 
 def test_too_many_extents(make: Make) -> None:
@@ -193,3 +260,84 @@ def test_nd_arrays() -> None:
         held.copyfrom(floats(1, (4,)))
     assert not c7x.nd.empty((2, 3), "int8").numpy().any()
     assert isinstance(held, c7x.nd.NDArray)
+
+
+@pytest.mark.parametrize(
+    ("source", "dtype"),
+    [
+        ([1.0, 2.0], "float64"),
+        ([[1, 2], [3, 4]], "int64"),
+        ((1, 2.5), "float64"),
+        (3.5, "float64"),
+        (7, "int64"),
+        ([np.float32(1), np.float32(2)], "float32"),
+        ([c7x.nd.array(floats(1)), c7x.nd.array(floats(2))], "float32"),
+    ],
+)
+def test_nd_arrays_of_lists_and_numbers(source: Any, dtype: str) -> None:
+    held = c7x.nd.array(source)
+    assert held.dtype == dtype == np.array(source).dtype
+    assert np.array_equal(held.numpy(), np.array(source))
+
+
+@pytest.mark.parametrize("source", [[[1, 2], [3]], ["a"], [True], [1j], [None], {}, {1}, object(), 1 << 70])
+def test_no_nd_arrays(source: Any) -> None:
+    with pytest.raises(InputTypeError):
+        c7x.nd.array(source)
+
+
+@few
+def test_lists_are_copied_in(make: Make) -> None:
+    vm = make(affine())
+    staged = vm.create_input((1, 4)).copyfrom([[1, 2.5, 3, 4]])
+    assert vm["main"](staged).numpy().tolist() == [[2, 5, 6, 8]]
+    staged[:] = [[True, False, 1, 0]]
+    assert staged.numpy().tolist() == [[1, 0, 1, 0]]
+    for wrong in ([1, 2, 3, 4], 1, [[1, 2, 3]]):
+        with pytest.raises(InputShapeError):
+            staged.copyfrom(wrong)
+    assert staged.numpy().tolist() == [[1, 0, 1, 0]]
+    assert c7x.nd.empty(()).copyfrom(2.5).numpy() == 2.5
+
+
+@few
+def test_copyto(make: Make) -> None:
+    vm = make(affine())
+    staged, held = vm.create_input((1, 4)), c7x.nd.array(floats(1))
+    assert held.copyto(staged) is staged
+    assert np.array_equal(staged.numpy(), floats(1))
+    other = c7x.nd.empty((1, 4), "float64")
+    staged.copyto(other)
+    assert np.array_equal(other.numpy(), floats(1))
+    with pytest.raises(InputShapeError):
+        held.copyto(c7x.nd.empty((4,)))
+    with pytest.raises(InputTypeError, match="ndarray"):
+        held.copyto(np.zeros((1, 4)))  # type: ignore[arg-type]
+    assert staged.device == held.device == "cpu"
+
+
+@few
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda held: pickle.loads(pickle.dumps(held))])
+def test_duplicates_have_memory_of_their_own(make: Make, duplicate: Callable[[Any], Any]) -> None:
+    vm = make(affine())
+    staged = vm.create_input((1, 4)).copyfrom(floats(1))
+    for held in (staged, c7x.nd.array(floats(1))):
+        other = duplicate(held)
+        assert type(other) is type(c7x.nd.empty(()))
+        other.copyfrom(floats(2))
+        assert np.array_equal(held.numpy(), floats(1))
+        assert np.array_equal(other.numpy(), floats(2))
+    vm.close()
+    with pytest.raises(StaleInput):
+        duplicate(staged)
+
+
+def test_rows_are_of_one_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = c7x.nd.array(floats(1, (5, 2)))
+    copies: list[Array] = []
+    numpy = type(held).numpy
+    monkeypatch.setattr(type(held), "numpy", lambda self: copies.append(numpy(self)) or copies[-1])
+    assert [row.tolist() for row in held] == floats(1, (5, 2)).tolist()
+    assert len(copies) == 1
+    with pytest.raises(TypeError):
+        iter(c7x.nd.empty(()))

@@ -31,6 +31,15 @@ def test_a_view_lives_until_the_next_run(make: Make, how: str) -> None:
         view.sum()
 
 
+@pytest.mark.parametrize("count", [1, 7])
+def test_not_even_the_bare_memory_is_written_to(make: Make, count: int) -> None:
+    views = make(several(count)).run_nocopy(floats(1, (2, 3)))
+    for view in [views] if count == 1 else views:
+        bare = np.asarray(view, copy=False)
+        with pytest.raises(ValueError, match="WRITEABLE"):
+            bare.flags.writeable = True
+
+
 def test_every_view_of_a_run_ends(make: Make) -> None:
     vm = make(several(7))
     views = vm.run_nocopy(floats(1, (2, 3)))

@@ -103,6 +103,78 @@ def test_a_fork_cannot_use_it(tmp_path: Path) -> None:
     assert run(FORK, write(tmp_path, affine()), "") == ["7", "[[2.0, 2.0, 2.0, 2.0]] [1]"]
 
 
+INHERITED = """
+import os, sys
+import numpy as np
+from repertory import C7xVirtualMachine
+from repertory.transports.rpmsg.simulator.dsp import SimulatedDsp
+
+dsp = SimulatedDsp()
+vm = C7xVirtualMachine(sys.argv[1], address=lambda: dsp)
+x = np.ones((1, 4), np.float32)
+staged = vm.create_input((1, 4)).copyfrom(x)
+view = vm.run_nocopy(staged)
+row, total = view[0], view.sum
+uses = [
+    lambda: staged.copyfrom(9 * x), lambda: staged.__setitem__(..., 9 * x), staged.numpy, lambda: staged[0],
+    lambda: np.asarray(staged), lambda: np.from_dlpack(staged), view.numpy, row.numpy, total,
+    lambda: view + 1, lambda: np.asarray(view), lambda: np.asarray(view, copy=False),
+    lambda: vm["main"](x), lambda: vm.run_nocopy(staged), lambda: vm.create_input((1,)),
+    lambda: C7xVirtualMachine(sys.argv[1], address=lambda: dsp)["main"](x),
+]
+if not (child := os.fork()):
+    for use in uses:
+        try:
+            print("done", use())
+        except Exception as error:
+            print(type(error).__name__, "process" in str(error))
+    print(view.stale, repr(view), flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+print(staged.numpy().tolist(), view.tolist(), vm["main"](staged).numpy().tolist())
+vm.close()
+"""
+
+
+def test_a_fork_cannot_use_what_lies_in_the_memory(tmp_path: Path) -> None:
+    *uses, other, gone, parent = run(INHERITED, write(tmp_path, affine()), "")
+    assert uses == ["VmClosed True"] * 15
+    assert other == "ConnectionFailed True"
+    assert gone == "True <a result that is gone>"
+    assert parent == "[[1.0, 1.0, 1.0, 1.0]] [[2.0, 2.0, 2.0, 2.0]] [[2.0, 2.0, 2.0, 2.0]]"
+
+
+OWN = """
+import os, sys
+import numpy as np
+from repertory import C7xVirtualMachine
+
+x = np.ones((1, 4), np.float32)
+go, ready = os.pipe(), os.pipe()
+with C7xVirtualMachine(sys.argv[1]) as vm:
+    vm["main"](x)
+    if not (child := os.fork()):
+        with C7xVirtualMachine(sys.argv[1]) as own:
+            staged = own.create_input((1, 4)).copyfrom(x)
+            os.write(ready[1], b"x")
+            os.read(go[0], 1)
+            print(own["main"](staged).numpy().tolist(), staged.numpy().tolist(), flush=True)
+        os._exit(0)
+    os.close(ready[1])
+    os.read(ready[0], 1)
+    staged = vm.create_input((1, 4)).copyfrom(5 * x)
+    vm["main"](staged)
+    os.write(go[1], b"x")
+    os.waitpid(child, 0)
+    print(vm["main"](staged).numpy().tolist())
+"""
+
+
+def test_a_fork_has_a_simulated_dsp_of_its_own(tmp_path: Path) -> None:
+    told = run(OWN, write(tmp_path, affine()), f"sim+c7x://?{QUICK}")
+    assert told == ["[[2.0, 2.0, 2.0, 2.0]] [[1.0, 1.0, 1.0, 1.0]]", "[[10.0, 10.0, 10.0, 10.0]]"]
+
+
 LAZY = """
 import sys, repertory
 import numpy as np

@@ -125,6 +125,59 @@ def test_every_read_of_a_stale_view_raises(memory: Array, read: Callable[[Any], 
         read(view)
 
 
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_a_result_that_goes_while_it_is_read(
+    memory: Array, read: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = Lease()
+    view, check = lease.view(memory), lease.check
+
+    def check_and_end() -> None:
+        check()
+        lease.end("it was another's turn")
+
+    monkeypatch.setattr(lease, "check", check_and_end)
+    with pytest.raises(StaleView, match="another's turn"):
+        read(view)
+
+
+def test_another_view_that_goes_while_it_is_read(memory: Array, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = Lease(), Lease()
+    one, two, check = first.view(memory), second.view(memory), second.check
+
+    def check_and_end() -> None:
+        check()
+        second.end("it was another's turn")
+
+    monkeypatch.setattr(second, "check", check_and_end)
+    with pytest.raises(StaleView, match="another's turn"):
+        np.concatenate([one, two])
+
+
+def opened(slices: list[Any], function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def note(part: Any, *_: Any) -> Any:
+        slices.append(part)
+        return function(part)
+
+    return note
+
+
+@pytest.mark.parametrize("name", ["along an axis", "over axes", "piecewise"])
+def test_functions_that_are_called_back_get_copies(memory: Array, name: str) -> None:
+    slices: list[Any] = []
+    total = opened(slices, lambda part: part.sum(axis=0, keepdims=True))
+    same = opened(slices, lambda part: part)
+    calls: dict[str, Callable[[Any], Any]] = {
+        "along an axis": lambda held: np.apply_along_axis(np.sum if held is memory else total, 1, held),
+        "over axes": lambda held: np.apply_over_axes(total, held, [0]),
+        "piecewise": lambda held: np.piecewise(held, [held > 0], [same, 0]),
+    }
+    found = calls[name](Lease().view(memory))
+    assert slices
+    assert not shares(slices, memory)
+    assert np.array_equal(np.ravel(found), np.ravel(calls[name](memory)))
+
+
 def shares(value: Any, memory: Array) -> bool:
     if isinstance(value, list | tuple):
         every = cast("list[Any]", value)
@@ -175,7 +228,8 @@ def test_only_copy_false_gives_the_memory(memory: Array) -> None:
     assert not np.may_share_memory(np.asarray(view), memory)
     with pytest.raises(ValueError, match="copy"):
         np.asarray(view, dtype=np.float64, copy=False)
-    for name in ("base", "ctypes", "data", "setflags", "__array_interface__", "__array_struct__"):
+    hidden = ("base", "ctypes", "data", "flags", "resize", "setflags")
+    for name in (*hidden, "__array_interface__", "__array_struct__"):
         with pytest.raises(AttributeError):
             getattr(view, name)
     with pytest.raises(TypeError):
