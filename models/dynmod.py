@@ -15,7 +15,8 @@ from .dynmod_io import DynmodIo
 from .elf_header import ElfHeader
 from .elf_reader import ElfLibrary, read_library
 from .errors import ArtifactError
-from .program import Network
+from .model_file import MAX_MODULE
+from .program import Artifact, Network
 from .sidecar import read_sidecar
 from .twin import Twin, TwinNetwork
 
@@ -41,8 +42,8 @@ OS_ABI: Final = 64
 """EI_OSABI of a C7x without an operating system."""
 SHARED: Final = 3
 """e_type of a shared library."""
-MAX_SIZE: Final = 468 << 20
-"""Bytes of a module: those of the staging area."""
+MAX_SIZE: Final = MAX_MODULE
+"""Bytes of a module."""
 ENTRY: Final = "cg_main_dsp"
 """The function that a run calls."""
 IMPORTS_SECTION: Final = ".dsp_syms_out"
@@ -125,6 +126,22 @@ class Dynmod:
     def is_twin(self) -> bool:
         """Whether the file was packed for simulated DSPs: no hardware can run it."""
         return self.packed
+
+    def described(self, artifact: Artifact) -> Network | None:
+        """Return the module's tensors: those of the artifact's sidecar, else those in the file, if any.
+
+        Raises:
+            ArtifactError: the sidecar is malformed or contradicts the module; names where it came from.
+        """
+        if artifact.sidecar is None:
+            return self.network
+        try:
+            network = read_sidecar(artifact.sidecar)
+            if self.io is not None:
+                self.io.check(network)
+        except ArtifactError as error:
+            raise ArtifactError(f"{artifact.sidecar_name}: {error}") from error
+        return network
 
     def _check(self) -> None:
         if self.io is not None and self.network is not None:

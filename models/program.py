@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from os import PathLike
+from os.path import lexists
 from pathlib import Path
 from typing import final
 
 from .elf_header import is_elf
 from .errors import ArtifactError
+from .model_file import MAX_SIDECAR, Source, contents, is_dfp
 from .spec import TensorSpec
 
 __all__ = ["Artifact", "Network", "Program"]
+
+_GIVEN = "sidecar="  # what a sidecar without a file is called
 
 
 @final
@@ -60,6 +65,7 @@ class Artifact:
         network: which network is meant where the file holds several, or None.
         twin: ONNX bytes for a simulated device whose file carries no twin, or None.
         sidecar: JSON that tells the tensors of a file which does not, or None; see `models/sidecar.py`.
+        sidecar_name: where the sidecar came from, for messages: its path, or `sidecar=`.
     """
 
     name: str
@@ -67,41 +73,50 @@ class Artifact:
     network: str | None = None
     twin: bytes | None = None
     sidecar: bytes | None = None
+    sidecar_name: str = field(default=_GIVEN, compare=False)
 
     @classmethod
     def read(
         cls,
-        source: str | Path | bytes,
+        source: Source,
         *,
         name: str | None = None,
         network: str | None = None,
-        twin: str | Path | bytes | None = None,
-        sidecar: str | Path | bytes | None = None,
+        twin: Source | None = None,
+        sidecar: Source | None = None,
     ) -> Artifact:
         """Read a path, or take bytes as they are, which `name` names.
 
         Without `sidecar`, that of an ELF file at `PATH` is the file `PATH.json`, if there is one.
 
         Raises:
-            ArtifactError: the path cannot be read; the message holds the reason.
+            ArtifactError: a path cannot be read, is of no regular file, or of one that is too large; or the
+                twin is no ONNX file but a compiled model. The message holds the reason.
+            ConfigError: what came is neither a path nor bytes.
         """
-        called = (name or "<bytes>") if isinstance(source, bytes) else Path(source).name
-        data = _content(source)
-        if sidecar is None and not isinstance(source, bytes) and is_elf(data):
-            sidecar = _beside(Path(source))
-        given = (None if part is None else _content(part) for part in (twin, sidecar))
-        return cls(called, data, network, *given)
+        data = contents(source, "a model")
+        path = Path(source) if isinstance(source, str | PathLike) else None
+        if sidecar is None and path is not None and is_elf(data):
+            sidecar = _beside(path)
+        return cls(
+            (name or "<bytes>") if path is None else path.name,
+            data,
+            network,
+            None if twin is None else _twin(contents(twin, "twin=")),
+            None if sidecar is None else contents(sidecar, _GIVEN, most=MAX_SIDECAR),
+            str(sidecar) if isinstance(sidecar, str | PathLike) else _GIVEN,
+        )
 
 
 def _beside(path: Path) -> Path | None:
     sidecar = path.with_name(f"{path.name}.json")
-    return sidecar if sidecar.exists() else None
+    return sidecar if lexists(sidecar) else None
 
 
-def _content(source: str | Path | bytes) -> bytes:
-    if isinstance(source, bytes):
-        return source
-    try:
-        return Path(source).read_bytes()
-    except OSError as error:
-        raise ArtifactError(f"{source}: {error.strerror or error}") from error
+def _twin(data: bytes) -> bytes:
+    """Refuse what is surely no ONNX file but a model for a device."""
+    if is_elf(data):
+        raise ArtifactError("twin=: an ONNX file is wanted, and this is a module (ELF)")
+    if is_dfp(data):
+        raise ArtifactError("twin=: an ONNX file is wanted, and this is a DFP")
+    return data

@@ -12,6 +12,7 @@ from typing import Self, TypeAlias, final
 import anyio
 
 from repertory.actors.actor import ActorRef
+from repertory.actors.bounds import close_device
 from repertory.actors.group import DeviceGroup
 from repertory.actors.orders import Evict, GroupOrder
 from repertory.actors.policy import Policy
@@ -32,6 +33,8 @@ DeviceSource: TypeAlias = str | Callable[[World], Device]
 
 GRACE = 5.0
 """Seconds that an orderly stop gives a group to complete what is in flight."""
+
+_MOMENT = 0.5  # seconds for what ends by itself
 
 
 @final
@@ -63,6 +66,16 @@ class Station:
             return error
         return None
 
+    async def cut_short(self) -> None:
+        """Close the device of a group that does not stop within its grace.
+
+        It opens or binds: neither is cancelled, and both end where the device is closed meanwhile.
+        """
+        with anyio.move_on_after(GRACE + _MOMENT if self.group.in_service else _MOMENT):
+            await self.ref.stopped.wait()
+        if not self.ref.stopped.is_set():
+            await close_device(self.group.device, name=self.group.name)
+
 
 @final
 class Fleet:
@@ -92,6 +105,7 @@ class Fleet:
                     if not station.group.in_service:
                         station.ref.kill()  # nothing is in flight there, and its device may never open
                     stopping.start_soon(station.supervisor.stop)
+                    stopping.start_soon(station.cut_short)
         await self._stack.aclose()
 
     def __iter__(self) -> Iterator[Station]:

@@ -6,6 +6,7 @@ import argparse
 import os
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from typing import Any, final
 
 from repertory.models.errors import RepertoryError
@@ -17,6 +18,8 @@ from repertory.transports.rpmsg.linux.survey import survey as survey_dsps
 from .command import Command, printed
 
 __all__ = ["Devices"]
+
+_MODULES = 'modules cannot be read: pyelftools is missing: pip install "repertory[c7x]"'
 
 
 @final
@@ -70,7 +73,8 @@ def _c7x() -> dict[str, Any]:
     dsps = survey_dsps()
     if not dsps:
         return {"available": False, "reason": "no remote processor of this machine is a DSP"}
-    return {"available": any(dsp.reason is None for dsp in dsps), "dsps": dsps}
+    found = {"available": any(dsp.reason is None for dsp in dsps), "dsps": dsps}
+    return {**found, "modules": _MODULES} if find_spec("elftools") is None else found
 
 
 def _text(facts: dict[str, Any]) -> Iterator[str]:
@@ -94,6 +98,8 @@ def _dsp_lines(found: dict[str, Any]) -> Iterator[str]:
         yield f"c7x: none: {found['reason']}"
         return
     yield f"c7x: {len(found['dsps'])} DSPs"
+    if "modules" in found:
+        yield f"  {found['modules']}"
     for dsp in found["dsps"]:
         well = f"{dsp.state}, firmware {dsp.firmware}, memory of {dsp.heap}"
         yield f"  {dsp.address}: {dsp.reason or well}"

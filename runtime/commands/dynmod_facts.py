@@ -9,7 +9,7 @@ from typing import Any
 from repertory.models.dynmod import MACHINE, Dynmod
 from repertory.models.dynmod_io import DynmodIo
 from repertory.models.program import Artifact
-from repertory.models.sidecar import fill_in, read_sidecar, write_sidecar
+from repertory.models.sidecar import fill_in, write_sidecar
 
 from .network_facts import network_facts, networks_text
 
@@ -19,11 +19,7 @@ __all__ = ["dynmod_facts", "dynmod_text", "sidecar_of"]
 def dynmod_facts(path: str, artifact: Artifact) -> dict[str, Any]:
     """Return it for a program; a sidecar that came along is checked against the module."""
     module = Dynmod.read(artifact.data, any_machine=True)
-    network = module.network
-    if artifact.sidecar is not None:
-        network = read_sidecar(artifact.sidecar)
-        if module.io is not None:
-            module.io.check(network)
+    network = module.described(artifact)
     return {
         "file": path,
         "format": "dynmod",
@@ -57,10 +53,8 @@ def dynmod_text(facts: dict[str, Any]) -> Iterator[str]:
 def sidecar_of(path: Path, artifact: Artifact) -> str:
     """Return the module's sidecar, or one to fill in with as many tensors as the module tells."""
     module = Dynmod.read(artifact.data, any_machine=True)
-    if artifact.sidecar is not None:
-        return write_sidecar(read_sidecar(artifact.sidecar)).decode()
-    if module.network is not None:
-        return write_sidecar(module.network).decode()
+    if (network := module.described(artifact)) is not None:
+        return write_sidecar(network).decode()
     counts = (module.io.inputs, module.io.outputs) if module.io else (1, 1)
     return fill_in(path.stem, *counts).decode()
 

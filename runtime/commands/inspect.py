@@ -10,6 +10,7 @@ from typing import Any, final
 from repertory.models.dfp import Dfp
 from repertory.models.elf_header import is_elf
 from repertory.models.errors import ArtifactError, ConfigError
+from repertory.models.model_file import is_dfp
 from repertory.models.onnx_model import read_specs
 from repertory.models.program import Artifact
 from repertory.models.sketch import read_sketch
@@ -67,7 +68,9 @@ def _facts(path: Path, artifact: Artifact) -> dict[str, Any]:
         return plain_facts(str(path), "onnx", len(data), read_specs(data, path.stem))
     if data[:1] == b"{":
         return plain_facts(str(path), "sketch", len(data), read_sketch(data)[0])
-    return dfp_facts(str(path), len(data), Dfp.read(data))
+    if path.suffix == ".dfp" or is_dfp(data):
+        return dfp_facts(str(path), len(data), Dfp.read(data))
+    raise ArtifactError(f"neither ELF module, DFP, ONNX nor sketch ({len(data)} bytes)")
 
 
 def _text(facts: dict[str, Any]) -> Iterator[str]:

@@ -35,8 +35,8 @@ def pack_dfp(options: argparse.Namespace) -> bytes:
         co_map=options.co_map,
         formats=named,
         port_format=for_all,
-        latency=seconds(options.latency_ms),
-        interval=seconds(options.interval_ms),
+        latency=seconds("--latency-ms", options.latency_ms),
+        interval=seconds("--interval-ms", options.interval_ms),
     )
 
 

@@ -23,4 +23,5 @@ def pack_dynmod(options: argparse.Namespace) -> bytes:
     if len(options.model) > 1:
         raise ConfigError(f"{len(options.model)} models came; a module for a DSP holds one")
     (path,) = options.model
-    return pack_c7x(path.stem, read(path), shapes=shapes(options.shape), latency=seconds(options.latency_ms))
+    latency = seconds("--latency-ms", options.latency_ms)
+    return pack_c7x(path.stem, read(path), shapes=shapes(options.shape), latency=latency)

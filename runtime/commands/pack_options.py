@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from repertory.models.errors import ArtifactError, ConfigError
+from repertory.models.errors import ConfigError
+from repertory.models.model_file import read_file
 
 __all__ = ["pairs", "read", "seconds", "shapes"]
+
+_HOUR = 3_600_000  # ms
 
 
 def read(path: Path) -> bytes:
     """Read a graph."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ArtifactError(f"{path}: {error.strerror}") from error
+    return read_file(path)
 
 
 def pairs(texts: list[str]) -> list[tuple[str, str]]:
@@ -40,6 +40,14 @@ def _extents(name: str, text: str) -> tuple[int, ...]:
         raise ConfigError(f"--shape {name}={text}: whole numbers with commas are wanted") from None
 
 
-def seconds(milliseconds: float | None) -> float | None:
-    """Convert a time, if one was given."""
-    return None if milliseconds is None else milliseconds / 1000
+def seconds(option: str, milliseconds: float | None) -> float | None:
+    """Convert a time, if one was given.
+
+    Raises:
+        ConfigError: it is negative, more than an hour, or no number; names the option.
+    """
+    if milliseconds is None:
+        return None
+    if not 0 <= milliseconds <= _HOUR:
+        raise ConfigError(f"{option} {milliseconds:g}: 0 to {_HOUR} ms are possible")
+    return milliseconds / 1000

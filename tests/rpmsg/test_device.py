@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -17,7 +18,9 @@ from repertory.models.errors import (
     DeviceError,
     DeviceHung,
     DeviceLost,
+    RepertoryError,
 )
+from repertory.runtime.model import Model
 from repertory.transports.frame import Fate, Frame
 from repertory.transports.rpmsg.session import Ledger
 from repertory.transports.rpmsg.simulator.dsp import SimulatedDsp
@@ -26,7 +29,7 @@ from repertory.transports.rpmsg.simulator.parameters import SimulatedC7x
 from repertory.transports.virtual import VirtualWorld
 from tests.rpmsg.dsps import Board, answer, module, tensor
 from tests.rpmsg.owner import bench, forget_modules, owned, recover, restart_unseen, shrink_heap
-from tests.rpmsg.simulator.modules import summed
+from tests.rpmsg.simulator.modules import summed, wide
 from tests.runtime.support import open_virtual
 
 pytestmark = pytest.mark.virtual
@@ -406,3 +409,54 @@ async def test_a_refused_module_costs_nothing_else(anyio_backend: object, wire: 
         assert (await model.infer(tensor(3))).tobytes() == answer(3)
         assert len(board.dsp.firmware.loaded) == 1
     assert (board.incarnations, board.dsp.firmware.loaded, board.dsp.leaks) == (1, [], [])
+
+
+# -- the runtime's end
+
+
+@WIRES
+@pytest.mark.parametrize("state", ["opening", "loading"])
+async def test_closing_the_runtime_cuts_short_what_takes_long(
+    anyio_backend: object, wire: int, state: str
+) -> None:
+    """A DSP that is waited for, and a load that never ends: both have bounds far beyond the runtime's."""
+    board = Board(params(wire))
+    rt = open_virtual(board.source())
+    async with anyio.create_task_group() as tasks, rt:
+        model = await rt.load(module(), name="double")
+        if state == "opening":
+            board.dsp.stop()
+        else:
+            board.dsp.hang()
+        tasks.start_soon(suppressed, model)
+        await anyio.sleep(1.0)
+        began = anyio.current_time()
+    assert anyio.current_time() - began <= 15
+    board.ledger.release()
+    assert board.dsp.leaks == []
+
+
+async def suppressed(model: Model) -> None:
+    with suppress(RepertoryError):
+        await model.infer(tensor(1))
+
+
+@WIRES
+async def test_a_dsp_that_never_comes_back_is_waited_for_once(anyio_backend: object, wire: int) -> None:
+    board = Board(params(wire))
+    async with open_virtual(board.source()) as rt:
+        model = await rt.load(module(), name="double")
+        await model.infer(tensor(1))
+        board.dsp.stop()
+        began = anyio.current_time()
+        with pytest.raises(DeviceLost, match="out of service for good"):
+            await model.infer(tensor(2))
+        assert 30 <= anyio.current_time() - began < 40
+
+
+@WIRES
+async def test_a_model_that_never_fits_is_refused_as_it_is_loaded(anyio_backend: object, wire: int) -> None:
+    board = Board(params(wire))
+    async with open_virtual(board.source()) as rt:
+        with pytest.raises(ArtifactError, match=r"wide: .*do not fit into 33488896"):
+            await rt.load(wide(5 << 20, 3), name="wide")

@@ -15,7 +15,7 @@ from repertory.transports.rpmsg import session
 from repertory.transports.rpmsg.dsp import Dsp
 from repertory.transports.rpmsg.simulator.dsp import SimulatedDsp
 from repertory.transports.rpmsg.simulator.parameters import SimulatedC7x
-from repertory.transports.rpmsg.workspace import FixedWorkspace
+from repertory.transports.rpmsg.workspace import Depth, FixedWorkspace
 from tests.rpmsg.dsps import Board, answer, module, tensor
 from tests.runtime.support import open_virtual
 
@@ -93,7 +93,7 @@ async def test_sending_early_on_version_2_gives_wrong_answers(
     """What the rule of one outstanding job is there for, and that the tests above would notice."""
 
     def early(dsp: Dsp, _client: object, *, pipelined: bool) -> FixedWorkspace:
-        workspace = FixedWorkspace(dsp, slots=3, areas=1)
+        workspace = FixedWorkspace(dsp, [Depth(3, 1)])
         arrange = workspace.arrange
 
         def twice(need: Any) -> None:

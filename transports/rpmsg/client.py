@@ -135,18 +135,28 @@ class Client:
         now: the world's clock.
         seq: numbers of requests. They go on over connections: a new endpoint may get the address of an old
             one, and with it replies that were meant for that.
+        stopped: whether what waits here shall end, for nobody wants it any more; asked at each wake-up, and
+            once a second while a PING is out.
 
     Attributes:
         wire: the version that the firmware speaks; of the first PING until it is known.
         strays: what was dropped.
     """
 
-    def __init__(self, dsp: Dsp, *, now: Callable[[], float], seq: itertools.count[int]) -> None:
+    def __init__(
+        self,
+        dsp: Dsp,
+        *,
+        now: Callable[[], float],
+        seq: itertools.count[int],
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.wire: Wire = V2()
         self.strays = Strays()
         self._dsp = dsp
         self._now = now
         self._seq = seq
+        self._stopped = stopped
         self._endpoint: Endpoint | None = None
         self._outstanding: dict[int, Request] = {}
         self._given_up: deque[int] = deque(maxlen=_REMEMBERED)
@@ -309,6 +319,7 @@ class Client:
     async def _posted(self, call: Opcode, encode: Callable[[int], bytes], deadline: float) -> Request:
         """Send, offering the message again and again until `deadline`."""
         while (request := self.post(call, encode)) is None:
+            self._check_wanted(call)
             if self._now() >= deadline:
                 raise DeviceHung(f"{call.name}: the DSP takes no message", family="c7x", call=call.name)
             await self.receive(max(self._back_off.until - self._now(), 0.0))
@@ -332,11 +343,16 @@ class Client:
     async def _settled(self, request: Request, until: float) -> bool:
         """Wait until a request is answered, or a later one is; False where it was not by `until`."""
         while request.seq in self._outstanding:
+            self._check_wanted(request.call)
             rest = until - self._now()
             if rest <= 0:
                 return False
             await self.receive(rest)
         return True
+
+    def _check_wanted(self, call: Opcode) -> None:
+        if self._stopped():
+            raise DeviceLost(f"{call.name}: the device is closed", family="c7x", call=call.name)
 
     def _give_up(self, request: Request, deadline: float) -> None:
         """Expect no answer any more.

@@ -87,7 +87,7 @@ class C7xDevice(Device):
         self._any_machine = any_machine
         self._flight = Flight("c7x", world.working)
         self._health = Health(well=True)
-        self._session: Session
+        self._session: Session | None = None
         self._outbox: Outbox[Completion] = world.outbox(self._flight.complete)
         self._engine = Engine(world, self._open, self._outbox, run_bound=run_bound, tsc_hz=tsc_hz)
         self._driver: Driver | None = None
@@ -107,14 +107,19 @@ class C7xDevice(Device):
             engine.serve, name=f"repertory: c7x {self._name}", on_exit=self._ended
         )
         bound = RETURN_BOUND + OPEN_BOUND + _NODE + UNLOAD_BOUND + _MARGIN
-        self._session = await engine.orders.call(engine.connect, bound=bound, what="open")
+        session = await engine.orders.call(engine.connect, bound=bound, what="open")
         self._check_driven()
-        names_result = self._session.client.wire.names_result
-        self.capabilities = replace(self.capabilities, window=WINDOWS[names_result])
+        self._session = session
+        self.capabilities = replace(self.capabilities, window=WINDOWS[session.client.wire.names_result])
         self._flight.open(completed, fault)
 
     def prepare(self, artifact: Artifact) -> Program:
-        return prepare_dynmod(artifact, simulated=self.capabilities.simulated, any_machine=self._any_machine)
+        program = prepare_dynmod(
+            artifact, simulated=self.capabilities.simulated, any_machine=self._any_machine
+        )
+        if self._session is not None and (excess := self._session.workspace.excess(_need(program))):
+            raise ArtifactError(f"{program.name}: {excess}")
+        return program
 
     async def bind(self, program: Program | None, *, evict: Sequence[Program] = ()) -> Residency | None:
         self._flight.check()
@@ -123,13 +128,13 @@ class C7xDevice(Device):
         self._flight.evict(evict)
         if program is None:
             if not self._flight.residents:
-                await self._call(self._session.unload, "DYN_UNLOAD", UNLOAD_BOUND + _MARGIN)
+                await self._call(self._opened().unload, "DYN_UNLOAD", UNLOAD_BOUND + _MARGIN)
             return None
         if self._flight.residents:
             raise ContractError(f"{program.name} does not fit beside what is resident")
         bound = 2 * self._load_bound + UNLOAD_BOUND + _MARGIN  # it may be tried twice
         await self._call(partial(self._load, program), "DYN_LOAD", bound)
-        return self._flight.settle_in(Residency(program, self.capabilities.window))
+        return self._flight.settle_in(Residency(program, len(self._opened().workspace.slots)))
 
     def start(self, frame: Frame) -> None:
         self._flight.start(frame)
@@ -158,6 +163,10 @@ class C7xDevice(Device):
             self._outbox.flush()
         self._flight.close()
 
+    def _opened(self) -> Session:
+        assert self._session is not None, "checked: the device is open"
+        return self._session
+
     def _check_driven(self) -> None:
         if self._driver is None:
             raise DeviceLost("open: the device was closed meanwhile", family="c7x", call="open")
@@ -168,34 +177,31 @@ class C7xDevice(Device):
         began = now()
         while True:
             try:
-                return await Session.open(self._connect(), self._ledger, now=now)
+                return await Session.open(
+                    self._connect(), self._ledger, now=now, stopped=lambda: self._engine.interrupted
+                )
             except DeviceLost:
-                known = self._ledger.uptime is not None
-                if not known or now() >= began + RETURN_BOUND or self._driver is None:
+                if now() >= began + RETURN_BOUND:
+                    self._ledger.uptime = None  # it is not waited for again
+                if self._ledger.uptime is None or self._driver is None:
                     raise
             await self._clockwork.wait(
                 lambda: self._driver is None, timeout=_RETRY, next_event=lambda: math.inf
             )
 
     async def _load(self, program: Program) -> None:
-        module = loadable(program)
-        network = program.networks[0]
-        inputs, outputs = ([spec.nbytes for spec in specs] for specs in (network.inputs, network.outputs))
-        need = Need(
-            len(module.data),
-            room_for(inputs) + table_size(len(inputs), INLINE_INPUTS),
-            room_for(outputs) + table_size(len(outputs), INLINE_OUTPUTS),
-        )
+        data = loadable(program).data
         try:
-            await self._session.load(module.data, need, bound=self._load_bound)
-        except DspRefusal as refusal:
+            await self._opened().load(data, _need(program), bound=self._load_bound)
+        except (DspRefusal, ArtifactError) as refusal:
             raise ArtifactError(f"{program.name}: {refusal}") from refusal
         self._engine.rearranged()
 
     async def _look(self) -> None:
-        await self._session.check(self._world.now(), bound=PROBE_BOUND - PING_BOUND)
-        status = await self._session.client.status(bound=PING_BOUND)
-        strays = self._session.client.strays
+        session = self._opened()
+        await session.check(self._world.now(), bound=PROBE_BOUND - PING_BOUND)
+        status = await session.client.status(bound=PING_BOUND)
+        strays = session.client.strays
         self._health = Health(
             well=True,
             readings={
@@ -205,7 +211,7 @@ class C7xDevice(Device):
                 "stray_messages": float(
                     strays.late + strays.duplicate + strays.wrong_type + strays.malformed + strays.unknown
                 ),
-                "split_buffers": float(self._session.workspace.split),
+                "split_buffers": float(session.workspace.split),
             },
         )
 
@@ -227,3 +233,13 @@ class C7xDevice(Device):
         self._engine.ended(lost)
         self._flight.complete(self._engine.fallen)
         self._flight.lose(lost, Fate.UNDONE)
+
+
+def _need(program: Program) -> Need:
+    network = program.networks[0]
+    inputs, outputs = ([spec.nbytes for spec in specs] for specs in (network.inputs, network.outputs))
+    return Need(
+        len(loadable(program).data),
+        room_for(inputs) + table_size(len(inputs), INLINE_INPUTS),
+        room_for(outputs) + table_size(len(outputs), INLINE_OUTPUTS),
+    )

@@ -102,6 +102,7 @@ class Engine:
         self._session: Session | None = None
         self._closing = False
         self._giving_up = False
+        self._leaving = False
 
     # -- from the event loop -----------------------------------------------------------------------
 
@@ -121,6 +122,11 @@ class Engine:
         """End now, whatever is in flight."""
         self._giving_up = True
         self.close()
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a control call that goes on shall end early; the last unload may not."""
+        return self._giving_up or (self._closing and not self._leaving)
 
     def ended(self, error: DeviceError) -> None:
         """The loop has ended by an error: whatever is still asked of it gets that."""
@@ -368,6 +374,7 @@ class Engine:
 
     async def _leave(self) -> None:
         """Unload, so that the DSP's slot is free for whoever comes next."""
+        self._leaving = True
         with suppress(DeviceError):
             await self._connected().unload()
 

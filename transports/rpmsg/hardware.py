@@ -55,7 +55,7 @@ class C7xOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     run_bound: Seconds = RUN_BOUND
     load_bound: Seconds = LOAD_BOUND
     any_machine: bool = False
-    tsc_mhz: Annotated[float, msgspec.Meta(gt=0, le=100_000)] = 1000.0
+    tsc_mhz: Annotated[float, msgspec.Meta(ge=0.1, le=100_000)] = 1000.0
     isolation: Isolation = "none"
 
 

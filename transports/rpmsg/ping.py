@@ -6,7 +6,6 @@ import itertools
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Final, final
 
 from repertory.models.errors import ConfigError
@@ -18,7 +17,7 @@ from .dsp import Dsp
 
 __all__ = ["Answer", "dsp_at", "ping"]
 
-_DSPS: Final = {"c7x": ".hardware:hardware_dsp", "sim+c7x": ".simulated:simulated_dsp"}
+_DSPS: Final = ("c7x", "sim+c7x")
 
 
 @final
@@ -49,17 +48,22 @@ def dsp_at(text: str, world: World) -> Dsp:
     """Return the lowest interface of the DSP at an address; nothing is opened yet.
 
     Raises:
-        ConfigError: the address is malformed, or none of a DSP.
+        ConfigError: the address is malformed, none of a DSP, or asks for a process of its own.
     """
     address = Address.parse(text)
-    opener = _DSPS.get(address.scheme)
-    if opener is None:
+    if address.scheme not in _DSPS:
         raise ConfigError(
             f"{text}: no DSP's address; one begins with {' or '.join(f'{s}://' for s in _DSPS)}"
         )
-    module, _, function = opener.partition(":")
-    make: Callable[[Address, World], Dsp] = getattr(import_module(module, __package__), function)
-    return make(address, world)
+    if ("isolation", "process") in address.parameters:
+        raise ConfigError(f"{text}: a DSP is pinged from this process; leave isolation=process away")
+    if address.scheme == "c7x":
+        from .hardware import hardware_dsp  # noqa: PLC0415  (only what is asked for)
+
+        return hardware_dsp(address, world)
+    from .simulated import simulated_dsp  # noqa: PLC0415
+
+    return simulated_dsp(address, world, computes=False)
 
 
 async def ping(dsp: Dsp, *, now: Callable[[], float], bound: float) -> Answer:

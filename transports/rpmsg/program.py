@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -12,7 +14,7 @@ from repertory.models.dynmod_io import DynmodIo, room
 from repertory.models.errors import ArtifactError, UnknownModel
 from repertory.models.pack_c7x import attach_twin_c7x
 from repertory.models.program import Artifact, Network, Program
-from repertory.models.sidecar import fill_in, read_sidecar, write_sidecar
+from repertory.models.sidecar import fill_in, write_sidecar
 
 __all__ = ["Loadable", "loadable", "prepare_dynmod"]
 
@@ -63,14 +65,15 @@ def prepare_dynmod(artifact: Artifact, *, simulated: bool, any_machine: bool = F
         UnknownModel: the artifact names another network than the file holds.
         ConfigError: pyelftools, or onnx for a twin, is not installed.
     """
-    module = _read(artifact, any_machine=any_machine)
-    data = artifact.data
+    module = _read(artifact.name, artifact.data, any_machine=any_machine)
+    network, data = _described(artifact, module), artifact.data
     if not simulated:
         _check_compiled(artifact, module)
     elif (changed := _with_twin(artifact, module, any_machine=any_machine)) is not None:
-        data, artifact = changed, Artifact(artifact.name, changed, artifact.network)
-        module = _read(artifact, any_machine=any_machine)
-    network = _network(artifact, module)
+        data = changed
+        network = _read(artifact.name, data, any_machine=any_machine).network
+    if network is None:
+        raise ArtifactError(_undescribed(artifact, module.io))
     if artifact.network not in (None, network.name):
         raise UnknownModel(f"{artifact.name} holds {network.name!r}, not {artifact.network!r}")
     file = _digest(data)
@@ -84,11 +87,23 @@ def prepare_dynmod(artifact: Artifact, *, simulated: bool, any_machine: bool = F
     )
 
 
-def _read(artifact: Artifact, *, any_machine: bool) -> Dynmod:
+def _read(name: str, data: bytes, *, any_machine: bool) -> Dynmod:
+    with _named(name):
+        return Dynmod.read(data, any_machine=any_machine)
+
+
+def _described(artifact: Artifact, module: Dynmod) -> Network | None:
+    with _named(artifact.name):
+        return module.described(artifact)
+
+
+@contextmanager
+def _named(name: str) -> Generator[None]:
+    """Say which file is at fault."""
     try:
-        return Dynmod.read(artifact.data, any_machine=any_machine)
+        yield
     except ArtifactError as error:
-        raise ArtifactError(f"{artifact.name}: {error}") from error
+        raise ArtifactError(f"{name}: {error}") from error
 
 
 def _check_compiled(artifact: Artifact, module: Dynmod) -> None:
@@ -108,28 +123,15 @@ def _with_twin(artifact: Artifact, module: Dynmod, *, any_machine: bool) -> byte
         onnx, latency = held.onnx, held.latency
     if onnx is None:
         raise ArtifactError(f"{artifact.name} carries no twin: a simulator needs twin= (an ONNX file)")
-    return attach_twin_c7x(
-        artifact.data,
-        onnx,
-        sidecar=artifact.sidecar,
-        name=Path(artifact.name).stem,
-        latency=latency,
-        any_machine=any_machine,
-    )
-
-
-def _network(artifact: Artifact, module: Dynmod) -> Network:
-    if artifact.sidecar is None:
-        if module.network is None:
-            raise ArtifactError(_undescribed(artifact, module.io))
-        return module.network
-    try:
-        network = read_sidecar(artifact.sidecar)
-        if module.io is not None:
-            module.io.check(network)
-    except ArtifactError as error:
-        raise ArtifactError(f"{artifact.name}: {error}") from error
-    return network
+    with _named(artifact.name):
+        return attach_twin_c7x(
+            artifact.data,
+            onnx,
+            sidecar=artifact.sidecar,
+            name=Path(artifact.name).stem,
+            latency=latency,
+            any_machine=any_machine,
+        )
 
 
 def _undescribed(artifact: Artifact, io: DynmodIo | None) -> str:

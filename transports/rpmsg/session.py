@@ -26,7 +26,7 @@ from .errors import DspRefusal, Status
 from .memory import Buffer
 from .wire import requests
 from .wire.messages import Done, Loaded, Opcode, Pong
-from .workspace import FixedWorkspace, Need, PurposeWorkspace, Workspace
+from .workspace import SINGLE, FixedWorkspace, Need, PurposeWorkspace, Workspace
 
 __all__ = ["LOAD_BOUND", "OPEN_BOUND", "SLOTS", "SWEEP", "UNLOAD_BOUND", "Ledger", "Session"]
 
@@ -123,6 +123,7 @@ class Session:
         now: Callable[[], float],
         bound: float = OPEN_BOUND,
         pipelined: bool = True,
+        stopped: Callable[[], bool] = lambda: False,
     ) -> Self:
         """Connect, take the memory, and free what an earlier connection left.
 
@@ -132,11 +133,12 @@ class Session:
             now: the world's clock.
             bound: seconds that the DSP may take to answer first.
             pipelined: whether jobs are staged while others run; else there is one slot and one area.
+            stopped: as for `Client`.
 
         Raises:
             DeviceError: as `Client.open` and `Workspace`; nothing is left open then.
         """
-        client = Client(dsp, now=now, seq=ledger.seq)
+        client = Client(dsp, now=now, seq=ledger.seq, stopped=stopped)
         try:
             firmware = await client.open(bound=bound)
             ledger.release()  # it has answered, so whatever ran before has ended
@@ -272,7 +274,5 @@ class Session:
 
 
 def _workspace(dsp: Dsp, client: Client, *, pipelined: bool) -> Workspace:
-    """As many areas as the wire can tell apart, and one more slot, to stage the next job in."""
     kind = PurposeWorkspace if client.wire.names_result else FixedWorkspace
-    areas = 2 if pipelined and client.wire.names_result else 1
-    return kind(dsp, slots=areas + pipelined, areas=areas)
+    return kind(dsp, kind.depths if pipelined else SINGLE)

@@ -41,8 +41,8 @@ class SimulatedC7xOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     wire: Literal[2, 3] = 2
     latency_ms: Milliseconds = 1.0
     load_ms: Milliseconds = 20.0
-    load_mbs: Annotated[float, msgspec.Meta(gt=0)] = 400.0
-    tsc_mhz: Annotated[float, msgspec.Meta(gt=0, le=100_000)] = 1000.0
+    load_mbs: Annotated[float, msgspec.Meta(ge=0.1, le=1_000_000)] = 400.0
+    tsc_mhz: Annotated[float, msgspec.Meta(ge=0.1, le=100_000)] = 1000.0
     answers: Literal["twin", "hash"] = "twin"
     coherent: bool = True
     first_fit: bool = True
@@ -56,8 +56,9 @@ def simulated(address: Address, world: World) -> Connect:
     """Open a simulated DSP, which the address has for itself and which outlives whoever opens it."""
     options = address.options(SimulatedC7xOptions)
     if options.isolation == "process":
+        _check_answers(options)
         machine(address)
-        return in_process(address, world, load_bound=options.load_bound)
+        return in_process(address, world, run_bound=options.run_bound, load_bound=options.load_bound)
     dsp, ledger = simulated_dsp(address, world), Ledger()
 
     def make() -> C7xDevice:
@@ -75,8 +76,19 @@ def simulated(address: Address, world: World) -> Connect:
     return make
 
 
-def simulated_dsp(address: Address, world: World) -> SimulatedDsp:
-    """Return the lowest interface of a new DSP."""
+def simulated_dsp(address: Address, world: World, *, computes: bool = True) -> SimulatedDsp:
+    """Return the lowest interface of a new DSP.
+
+    Args:
+        address: of the DSP.
+        world: whose clock it lives by.
+        computes: whether modules will run on it.
+
+    Raises:
+        ConfigError: the address is wrong; or twins will be computed, and onnxruntime is not installed.
+    """
+    if computes:
+        _check_answers(address.options(SimulatedC7xOptions))
     return SimulatedDsp(machine(address), world, name=_name(address))
 
 
@@ -84,12 +96,16 @@ def machine(address: Address) -> SimulatedC7x:
     """Return the DSP that an address of `sim+c7x://` describes."""
     options = address.options(SimulatedC7xOptions)
     _name(address)
-    if options.answers == "twin":
-        load_onnxruntime()  # what it computes twins with: better missed here than at the first frame
     told = msgspec.structs.asdict(options)
     for own in ("run_bound", "load_bound", "isolation"):
         del told[own]
     return SimulatedC7x(**told)
+
+
+def _check_answers(options: SimulatedC7xOptions) -> None:
+    """Miss what twins are computed with before the first frame does."""
+    if options.answers == "twin":
+        load_onnxruntime()
 
 
 def _name(address: Address) -> str:

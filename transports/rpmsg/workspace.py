@@ -13,7 +13,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, final
+from typing import ClassVar, Final, NamedTuple, final
 
 from repertory.models.errors import ArtifactError, DeviceBusy, DeviceLost
 
@@ -26,7 +26,9 @@ __all__ = [
     "PRINTF",
     "RESULT",
     "RESULT_SIZE",
+    "SINGLE",
     "STAGING_SIZE",
+    "Depth",
     "FixedWorkspace",
     "Need",
     "PurposeWorkspace",
@@ -79,10 +81,28 @@ class Need:
         return Need(module, inputs, max(self.outputs, other.outputs))
 
 
+@final
+class Depth(NamedTuple):
+    """How many jobs have a place at once.
+
+    Attributes:
+        slots: jobs that may be staged, the outstanding ones included.
+        areas: jobs that may be outstanding.
+    """
+
+    slots: int
+    areas: int
+
+
+SINGLE: Final = (Depth(1, 1),)
+"""One job after the other."""
+
+
 class Workspace(ABC):
     """The memory of one connection. It only grows, so models that swap back and forth move nothing.
 
     Attributes:
+        depths: from the deepest to that which takes least memory.
         module: where the file goes.
         slots: where inputs of jobs go.
         areas: where results go.
@@ -91,22 +111,26 @@ class Workspace(ABC):
 
     Args:
         dsp: gives the memory.
-        slots: jobs that may be staged, the outstanding ones included.
-        areas: jobs that may be outstanding.
+        depths: of which the first is taken for which there is room.
     """
 
-    def __init__(self, dsp: Dsp, *, slots: int, areas: int) -> None:
+    depths: ClassVar[tuple[Depth, ...]]
+
+    def __init__(self, dsp: Dsp, depths: Sequence[Depth]) -> None:
         self.module: Window
         self.slots: tuple[Window, ...] = ()
         self.areas: tuple[Window, ...] = ()
         self.printf: Window | None = None
         self.split = True
         self._dsp = dsp
-        self._slots = slots
-        self._areas = areas
-        self._need = Need(0, 0, 0)
+        self._depths = depths
+        self._taken: tuple[Need, Depth] = Need(0, 0, 0), depths[0]
         self._buffers: list[Buffer] = []
         self._lasting: list[Buffer] = []
+
+    def excess(self, need: Need) -> str:
+        """Say what does not fit, at any depth; empty where all does."""
+        return self._excess(need.paged(), self._depths[-1])
 
     def arrange(self, need: Need) -> None:
         """Make room, while nothing is loaded and nothing in flight.
@@ -116,20 +140,25 @@ class Workspace(ABC):
             DeviceBusy: the carveout is not free.
             DeviceLost: the memory is not where the firmware expects it.
         """
-        wanted = need.paged().or_more(self._need)
-        if self._excess(wanted):
-            wanted = need.paged()
-        if excess := self._excess(wanted):
+        if excess := self.excess(need):
             raise ArtifactError(excess)
-        if self.slots and wanted == self._need:
+        before, _ = self._taken
+        own = need.paged()
+        grown = [(own.or_more(before), self._depths[0])]
+        wanted = next(
+            (wish, depth)
+            for wish, depth in (*grown, *((own, depth) for depth in self._depths))
+            if not self._excess(wish, depth)
+        )
+        if self.slots and wanted == self._taken:
             return
         self._release()
         try:
-            self._take(wanted)
+            self._take(*wanted)
         except BaseException:
             self._release()
             raise
-        self._need = wanted
+        self._taken = wanted
 
     def surrender(self) -> list[Buffer]:
         """Hand all memory over to whoever closes it later."""
@@ -145,12 +174,30 @@ class Workspace(ABC):
             buffer.close()
 
     @abstractmethod
-    def _excess(self, need: Need) -> str:
+    def _excess(self, need: Need, depth: Depth) -> str:
         """Say what does not fit; empty where all does."""
 
     @abstractmethod
-    def _take(self, need: Need) -> None:
+    def _take(self, need: Need, depth: Depth) -> None:
         """Take the memory, with nothing taken before."""
+
+    def _whole(self) -> Window:
+        """Take all memory in one buffer, where the kernel places several otherwise than is wanted."""
+        (whole,) = self._allocate(CARVEOUT)
+        if whole.address != BASE:
+            raise DeviceLost(
+                f"{self._dsp.name}: its carveout is at {whole.address:#x} for the DSP, the firmware expects"
+                f" {BASE:#x}",
+                family="c7x",
+            )
+        if self.split:
+            self.split = False
+            _log.warning(
+                "%s: buffers do not lie where the firmware expects them: one of 512 MiB is used instead,"
+                " and every sync costs by its whole size",
+                self._dsp.name,
+            )
+        return whole
 
     def _allocate(self, *sizes: int) -> list[Window]:
         """Take buffers, whole windows of each."""
@@ -172,31 +219,26 @@ class Workspace(ABC):
 class FixedWorkspace(Workspace):
     """Version 2: module and inputs in staging, one result, always at the same place."""
 
-    def _excess(self, need: Need) -> str:
-        staged = need.module + self._slots * need.inputs
+    depths = Depth(2, 1), Depth(1, 1)
+
+    def _excess(self, need: Need, depth: Depth) -> str:
+        staged = need.module + depth.slots * need.inputs
         if staged > STAGING_SIZE:
             return (
-                f"{need.module} bytes of module and {self._slots} times {need.inputs} of inputs do not"
-                f" fit into {STAGING_SIZE} of staging"
+                f"{need.module} bytes of module and {_times(depth.slots)}{need.inputs} of inputs do not fit"
+                f" into {STAGING_SIZE} of staging"
             )
         if need.outputs > RESULT_SIZE:
             return f"{need.outputs} bytes of outputs do not fit into {RESULT_SIZE} for the result"
         return ""
 
-    def _take(self, need: Need) -> None:
-        sizes = [need.module, *[need.inputs] * self._slots]
+    def _take(self, need: Need, depth: Depth) -> None:
+        sizes = [need.module, *[need.inputs] * depth.slots]
         sizes += [RESULT - sum(sizes), need.outputs]
         sizes += [CARVEOUT - sum(sizes)]
         windows = self._in_a_row(sizes) if self.split else []
         self.module, *slots, _, area, _ = windows or _cut(self._whole(), sizes)
         self.slots, self.areas = tuple(slots), (area,)
-        if self.split and not windows:
-            self.split = False
-            _log.warning(
-                "%s: buffers do not lie where the firmware expects them: one of 512 MiB is used instead,"
-                " and every sync costs by its whole size",
-                self._dsp.name,
-            )
 
     def _in_a_row(self, sizes: Sequence[int]) -> list[Window]:
         """Take buffers that adjoin from the base on; none where the kernel places them otherwise."""
@@ -209,52 +251,57 @@ class FixedWorkspace(Workspace):
         self._release()
         return []
 
-    def _whole(self) -> Window:
-        (whole,) = self._allocate(CARVEOUT)
-        if whole.address != BASE:
-            raise DeviceLost(
-                f"{self._dsp.name}: its carveout is at {whole.address:#x} for the DSP, the firmware expects"
-                f" {BASE:#x}",
-                family="c7x",
-            )
-        return whole
-
 
 @final
 class PurposeWorkspace(Workspace):
     """Version 3: the module where staging is, and each slot and area wherever it comes to lie."""
 
-    def __init__(self, dsp: Dsp, *, slots: int, areas: int) -> None:
-        super().__init__(dsp, slots=slots, areas=areas)
+    depths = Depth(3, 2), Depth(2, 2), Depth(2, 1), Depth(1, 1)
+
+    def __init__(self, dsp: Dsp, depths: Sequence[Depth]) -> None:
+        super().__init__(dsp, depths)
+        self._single: Window | None = None
         try:
-            # the staging first, or what follows would lie where the module must be
-            _, self.printf = self._allocate(RESULT, PRINTF)
+            self._settle_in()
         except BaseException:
             self._release()
             raise
+
+    def _settle_in(self) -> None:
+        """Take what stays: staging first, or what follows would lie where the module must be."""
+        staging, self.printf = self._allocate(RESULT, PRINTF)
+        if staging.address != BASE:
+            self._release()
+            self._single = self._whole()
+            self.printf = self._single.part(RESULT, PRINTF)
         self._lasting.append(self._buffers.pop())
 
-    def _excess(self, need: Need) -> str:
+    def _excess(self, need: Need, depth: Depth) -> str:
         if need.module > STAGING_SIZE:
             return f"{need.module} bytes of module do not fit into {STAGING_SIZE} of staging"
-        wanted = self._slots * need.inputs + self._areas * need.outputs
-        if wanted > RESULT_SIZE:
+        if depth.slots * need.inputs + depth.areas * need.outputs > RESULT_SIZE:
             return (
-                f"{self._slots} times {need.inputs} bytes of inputs and {self._areas} times"
-                f" {need.outputs} of outputs do not fit into {RESULT_SIZE}"
+                f"{_times(depth.slots)}{need.inputs} bytes of inputs and {_times(depth.areas)}{need.outputs}"
+                f" of outputs do not fit into {RESULT_SIZE}"
             )
         return ""
 
-    def _take(self, need: Need) -> None:
-        self.module, _ = self._allocate(need.module, RESULT - need.module)
+    def _take(self, need: Need, depth: Depth) -> None:
+        sizes = [need.inputs] * depth.slots + [need.outputs] * depth.areas
+        if self._single is None:
+            self.module, _, *places = self._allocate(need.module, RESULT - need.module, *sizes)
+        else:
+            self.module = self._single.part(0, need.module)
+            places = list(_cut(self._single.part(RESULT + PRINTF, RESULT_SIZE), sizes))
         if self.module.address != BASE:
-            where = self.module.address
             raise DeviceLost(
-                f"{self._dsp.name}: staging is at {where:#x} for the DSP, the firmware expects {BASE:#x}",
-                family="c7x",
+                f"{self._dsp.name}: staging has moved to {self.module.address:#x} for the DSP", family="c7x"
             )
-        self.slots = tuple(self._allocate(*[need.inputs] * self._slots))
-        self.areas = tuple(self._allocate(*[need.outputs] * self._areas))
+        self.slots, self.areas = tuple(places[: depth.slots]), tuple(places[depth.slots :])
+
+
+def _times(count: int) -> str:
+    return "" if count == 1 else f"{count} times "
 
 
 def _adjoining(windows: Iterable[Window]) -> bool:

@@ -74,9 +74,9 @@ def test_an_endpoint_is_found_by_its_name(layout: Layout, sysfs: Sysfs, tree: Tr
     tree.endpoint(mine, 10, "ours")
     tree.endpoint(other, 3, "ours")
     tree.endpoint(other, 4, "theirs")
-    assert sysfs.endpoint(_control(sysfs), "ours") == "rpmsg10"
-    assert sysfs.endpoint(_control(sysfs, "7e200000.dsp"), "ours") == "rpmsg3"
-    assert sysfs.endpoint(_control(sysfs), "theirs") is None
+    assert sysfs.endpoints(_control(sysfs)).get("ours") == "rpmsg10"
+    assert sysfs.endpoints(_control(sysfs, "7e200000.dsp")).get("ours") == "rpmsg3"
+    assert sysfs.endpoints(_control(sysfs)).get("theirs") is None
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -84,14 +84,14 @@ def test_the_default_node_of_the_channel_is_not_ours(layout: Layout, sysfs: Sysf
     mine = tree.dsp(layout=layout)
     tree.endpoint(_control(sysfs).bus / "virtio0.rpmsg_chrdev.-1.20" / "rpmsg", 0, "rpmsg_chrdev")
     tree.endpoint(mine, 1, "ours")
-    assert sysfs.endpoint(_control(sysfs), "ours") == "rpmsg1"
+    assert sysfs.endpoints(_control(sysfs)).get("ours") == "rpmsg1"
     assert _control(sysfs).directory == mine
 
 
 def test_an_endpoint_that_hangs_elsewhere_on_the_bus_is_found(sysfs: Sysfs, tree: Tree) -> None:
     tree.dsp()
     tree.endpoint(_control(sysfs).bus / "virtio0.rpmsg_ctrl.0.0" / "rpmsg", 5, "ours")
-    assert sysfs.endpoint(_control(sysfs), "ours") == "rpmsg5"
+    assert sysfs.endpoints(_control(sysfs)).get("ours") == "rpmsg5"
 
 
 def test_the_lowest_of_several_control_devices(sysfs: Sysfs, tree: Tree) -> None:
@@ -107,6 +107,6 @@ def test_a_restart_changes_every_index(sysfs: Sysfs, tree: Tree) -> None:
     tree.stop(DSP)
     assert sysfs.control(_processor(sysfs)) is None
     assert sysfs.channels(before) == []
-    assert sysfs.endpoint(before, "ours") is None
+    assert sysfs.endpoints(before).get("ours") is None
     after = tree.bus(DSP, 6, control=3)
     assert _control(sysfs).directory == after

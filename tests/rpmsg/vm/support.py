@@ -31,6 +31,7 @@ __all__ = [
     "simulated",
     "slow",
     "summed",
+    "undescribed",
     "write",
 ]
 
@@ -60,6 +61,14 @@ def write(folder: Path, data: bytes, name: str = "lib0.out") -> Path:
 def is_loaded(vm: C7xVirtualMachine) -> bool:
     """Ask each time anew: type checkers believe that an attribute stays as it was."""
     return vm.is_loaded
+
+
+def undescribed(vm: C7xVirtualMachine) -> C7xVirtualMachine:
+    """Let a connected machine not know which tensors its module takes, as of a module without a sidecar."""
+    connection = vm._connection  # pyright: ignore[reportPrivateUsage]
+    assert connection is not None
+    connection.network = None
+    return vm
 
 
 def floats(seed: int = 0, shape: tuple[int, ...] = (1, 4)) -> Array:

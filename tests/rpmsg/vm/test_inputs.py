@@ -13,10 +13,16 @@ import pytest
 from repertory import c7x
 from repertory.models.spec import Array
 from repertory.transports.rpmsg.simulator.dsp import SimulatedDsp
-from repertory.transports.rpmsg.vm.errors import InputCountError, InputShapeError, InputTypeError, RunFailed, StaleInput
+from repertory.transports.rpmsg.vm.errors import (
+    InputCountError,
+    InputShapeError,
+    InputTypeError,
+    RunFailed,
+    StaleInput,
+)
 
 from .conftest import Make, few
-from .support import affine, echo, floats, halves, mixed, several, summed
+from .support import affine, echo, floats, halves, mixed, several, summed, undescribed
 
 DTYPES = ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
 
@@ -199,9 +205,7 @@ def test_what_the_module_does_not_take(
 def test_what_a_module_without_a_description_refuses_names_what_came(make: Make) -> None:
     vm = make(affine())
     vm["main"](floats())
-    connection = vm._connection  # pyright: ignore[reportPrivateUsage]
-    assert connection is not None
-    connection.network = None
+    undescribed(vm)
     with pytest.raises(RunFailed, match=r"float64\[1, 4\], int8\[\].*CALL") as caught:
         vm["main"](floats().astype("f8"), np.int8(1))
     assert caught.value.status == -11
@@ -317,7 +321,9 @@ def test_copyto(make: Make) -> None:
 
 
 @few
-@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda held: pickle.loads(pickle.dumps(held))])
+@pytest.mark.parametrize(
+    "duplicate", [copy.copy, copy.deepcopy, lambda held: pickle.loads(pickle.dumps(held))]
+)
 def test_duplicates_have_memory_of_their_own(make: Make, duplicate: Callable[[Any], Any]) -> None:
     vm = make(affine())
     staged = vm.create_input((1, 4)).copyfrom(floats(1))

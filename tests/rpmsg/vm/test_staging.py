@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from repertory import C7xVirtualMachine
+from repertory import C7xVirtualMachine, c7x
 from repertory.models.dynmod_io import DynmodIo
 from repertory.models.program import Network
 from repertory.models.sidecar import write_sidecar
@@ -140,7 +140,12 @@ def test_copyfrom_converts(make: Make, source: Any, kind: str) -> None:
         ((2,), "complex64", InputTypeError),
         ((2,), "bfloat16", InputTypeError),
         ((2,), object(), InputTypeError),
-        ((1 << 40, 1 << 40), "float32", StagingFull),
+        ((1 << 40,), "float32", StagingFull),
+        ((1 << 40, 1 << 40), "float32", InputShapeError),
+        ((0, 2**62, 2**62), "uint8", InputShapeError),
+        ((2**63, 0), "uint8", InputShapeError),
+        (2**63, "uint8", InputShapeError),
+        ((0, 2**61), "float64", InputShapeError),
     ],
 )
 def test_what_cannot_be_staged(make: Make, shape: Any, dtype: Any, error: type[Exception]) -> None:
@@ -155,6 +160,19 @@ def test_what_cannot_be_copied_in(make: Make, source: Any) -> None:
     with pytest.raises((InputTypeError, InputShapeError)):
         staged.copyfrom(source)
     assert np.array_equal(staged.numpy(), floats(1))
+
+
+@pytest.mark.parametrize("shape", [(0, 2**62, 2**62), (2**63, 0), (0, 2**61), -1, (1,) * 7])
+def test_what_cannot_be_empty(shape: Any) -> None:
+    with pytest.raises(InputShapeError):
+        c7x.nd.empty(shape, "float64")
+
+
+@few
+@pytest.mark.parametrize("shape", [(0,), (0, 2**31), (3, 0, 2)])
+def test_tensors_of_nothing(make: Make, shape: tuple[int, ...]) -> None:
+    staged = make(affine()).create_input(shape)
+    assert staged.copyfrom(np.zeros(shape)).shape == staged.numpy().shape == c7x.nd.empty(shape).shape
 
 
 def test_what_reads_a_staged_tensor_copies(make: Make) -> None:

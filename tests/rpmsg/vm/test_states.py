@@ -25,7 +25,7 @@ from repertory.transports.rpmsg.vm.errors import (
 from tests.models.modules import module
 
 from .conftest import Make, few
-from .support import affine, floats, is_loaded, simulated, slow, write
+from .support import affine, floats, is_loaded, simulated, slow, undescribed, write
 
 USES: dict[str, Callable[[C7xVirtualMachine], Any]] = {
     "call": lambda vm: vm["main"](floats()),
@@ -43,10 +43,36 @@ def test_the_constructor_does_no_io(tmp_path: Path) -> None:
     vm.close()
 
 
-@pytest.mark.parametrize("wrong", [{"timeout": 0}, {"timeout": float("inf")}, {"input_bytes": 0}])
-def test_the_constructor_refuses_numbers_out_of_range(wrong: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"timeout": 0},
+        {"timeout": float("inf")},
+        {"timeout": float("nan")},
+        {"timeout": "5"},
+        {"timeout": None},
+        {"timeout": 1j},
+        {"timeout": 10**400},
+        {"input_bytes": 0},
+        {"input_bytes": 1.5},
+        {"input_bytes": "5"},
+        {"output_bytes": -1},
+        {"output_bytes": [1]},
+        {"sidecar": 3},
+        {"so_path": None},
+        {"address": 3},
+        {"module_path": 3},
+        {"module_path": None},
+    ],
+    ids=str,
+)
+def test_the_constructor_refuses_what_no_option_is(wrong: dict[str, Any]) -> None:
     with pytest.raises(OptionError, match=next(iter(wrong))):
-        C7xVirtualMachine("lib0.out", **wrong)
+        C7xVirtualMachine(**{"module_path": "lib0.out", **wrong})
+
+
+def test_the_constructor_takes_numbers_of_numpy() -> None:
+    C7xVirtualMachine("lib0.out", input_bytes=np.int64(5), timeout=np.float32(2))  # type: ignore[arg-type]
 
 
 def test_so_path_is_said_to_be_unused_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -229,10 +255,9 @@ def test_last_cycles_are_those_of_the_last_success(make: Make) -> None:
     assert vm.last_cycles == 0
     vm["main"](floats())
     assert vm.last_cycles == 2_000_000
-    dsp.faults.on_reply = lambda seen: Fault(Kind.ERROR) if seen.opcode == 0x1021 else None
-    with pytest.raises(RunFailed):
-        vm["main"](floats(2))
-    dsp.faults.on_reply = None
+    with pytest.raises(RunFailed, match="CALL") as caught:
+        undescribed(vm)["main"](floats(shape=(9,)))
+    assert caught.value.status == -11
     assert vm.last_cycles == 2_000_000
     assert np.array_equal(vm["main"](floats()).numpy(), 2 * floats()), "it can be used on"
     vm.close()
@@ -241,9 +266,10 @@ def test_last_cycles_are_those_of_the_last_success(make: Make) -> None:
 
 def test_a_failed_run_keeps_the_module_loaded(make: Make, dsp: SimulatedDsp) -> None:
     vm = make(affine())
+    vm["main"](floats())
     for _ in range(2):
-        with pytest.raises(VmError):
-            vm["main"](floats(), floats())
+        with pytest.raises(RunFailed):
+            undescribed(vm)["main"](floats(), floats())
     assert is_loaded(vm)
     assert dsp.firmware.loaded == [1]
     assert dsp.firmware.jobs_failed == 2

@@ -141,6 +141,42 @@ def test_a_result_that_goes_while_it_is_read(
         read(view)
 
 
+def has_views(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        every = cast("list[Any]", value)
+        return any(map(has_views, every))
+    return isinstance(value, ResultView)
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_after_the_last_look_nothing_is_read(
+    read: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = floats(1, (2, 3))
+    memory = held.view()
+    memory.flags.writeable = False
+
+    def looked(spoil_at: int) -> tuple[int, Any]:
+        lease, looks = Lease(), 0
+        check = lease.check
+
+        def look() -> None:
+            nonlocal looks
+            looks += 1
+            check()
+            if looks == spoil_at:
+                held[...] = -9
+
+        monkeypatch.setattr(lease, "check", look)
+        found = read(lease.view(memory))
+        return looks, found
+
+    looks, wanted = looked(0)
+    if not has_views(wanted):  # they are read when they are used
+        assert plain(looked(looks)[1]) == plain(wanted)
+        assert (held == -9).all()
+
+
 def test_another_view_that_goes_while_it_is_read(memory: Array, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = Lease(), Lease()
     one, two, check = first.view(memory), second.view(memory), second.check
@@ -211,6 +247,17 @@ def test_what_shares_memory_ends_with_it(memory: Array, derive: str) -> None:
     lease.end("it was another's turn")
     with pytest.raises(StaleView):
         each.sum()
+
+
+def test_what_shares_memory_with_another_view_is_one_too() -> None:
+    leases, memories = [Lease(), Lease()], [floats(1, (2, 3)), floats(2, (2, 3))]
+    views: Any = [lease.view(memory) for lease, memory in zip(leases, memories, strict=True)]
+    pair: Any = np.broadcast_arrays(*views)
+    assert not any(shares(pair, memory) for memory in memories)
+    leases[1].end("it was another's turn")
+    assert np.array_equal(pair[0], memories[0])
+    with pytest.raises(StaleView):
+        pair[1].sum()
 
 
 def test_what_is_computed_lives_on(memory: Array) -> None:

@@ -90,17 +90,18 @@ class Sysfs:
         prefix = f"{control.bus.name}."
         return [path.name.removeprefix(prefix) for path in _sorted(control.bus, f"{prefix}*")]
 
-    def endpoint(self, control: Control, name: str) -> str | None:
-        """Return what the node in /dev of the endpoint `name` is called: one made by this control device."""
+    def endpoints(self, control: Control) -> dict[str, str]:
+        """Return what the nodes in /dev of the bus's endpoints are called, by the endpoints' names."""
         beside = (
             link.resolve()
             for link in _sorted(self._root, "class/rpmsg/rpmsg*")
             if control.bus in link.resolve().parents
         )
+        found: dict[str, str] = {}
         for directory in (*_sorted(control.directory, "rpmsg*"), *beside):
-            if _text(directory / "name") == name:
-                return directory.name
-        return None
+            if name := _text(directory / "name"):
+                found.setdefault(name, directory.name)
+        return found
 
 
 def _processor(link: Path) -> Processor:

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import secrets
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, final
 
-from repertory.models.errors import DeviceBusy, DeviceLost
+from repertory.models.errors import DeviceLost
 from repertory.transports.lock import FileLock
 from repertory.transports.rpmsg.dsp import Dsp
 from repertory.transports.rpmsg.endpoint import Endpoint
 from repertory.transports.rpmsg.memory import Buffer
 
 from .checks import find_control, find_processor
-from .discovery import FIRMWARE_ENDPOINT, Control, Sysfs
+from .discovery import Sysfs
 from .endpoint import FdEndpoint
 from .heap import allocate, find_heap
-from .kernel import ADDR_ANY, ENDPOINT_INFO, RPMSG_CREATE_EPT, RPMSG_DESTROY_EPT, Kernel, LinuxKernel
-from .permission import forbidden
+from .kernel import Kernel, LinuxKernel
+from .nodes import NODE_BOUND, Nodes, destroy
 
-__all__ = ["NODE_BOUND", "LinuxDsp"]
-
-NODE_BOUND: Final = 2.0
-"""Seconds that a new endpoint's node may take to appear and get its permissions from udev."""
+__all__ = ["LinuxDsp"]
 
 _LOOK: Final = 0.01  # seconds between two looks
-_FORBIDDEN: Final = frozenset({errno.EACCES, errno.EPERM})
 
 
 @final
@@ -82,13 +75,13 @@ class LinuxDsp(Dsp):
                 self._lock.acquire()
                 self._locked = True
                 failed.callback(self.close)
-            name = f"repertory-{os.getpid()}-{secrets.token_hex(4)}"
-            self._create(control, name)
-            fd = self._open(control, name)
+            nodes = Nodes(control, sysfs=self._sysfs, dev=self._dev, kernel=self._kernel)
+            fd = self._open(nodes)
             failed.callback(self._kernel.close, fd)
             failed.callback(self._destroy, fd)
             endpoint = FdEndpoint(fd, now=self._now, on_close=self._destroy, kernel=self._kernel)
             failed.pop_all()
+        nodes.sweep()
         return endpoint
 
     def allocate(self, size: int) -> Buffer:
@@ -100,59 +93,17 @@ class LinuxDsp(Dsp):
             self._locked = False
             self._lock.release()
 
-    def _create(self, control: Control, name: str) -> None:
-        """Make an endpoint towards the firmware; the kernel tells nothing of it but success."""
-        node = self._dev / control.directory.name
-        argument = bytearray(ENDPOINT_INFO.pack(name.encode(), ADDR_ANY, FIRMWARE_ENDPOINT))
-        call = "open"
-        try:
-            fd = self._kernel.open(node)
-            call = "RPMSG_CREATE_EPT_IOCTL"
-            try:
-                self._kernel.ioctl(fd, RPMSG_CREATE_EPT, argument)
-            finally:
-                self._kernel.close(fd)
-        except OSError as error:
-            raise _refused(node, call, error) from error
-
-    def _open(self, control: Control, name: str) -> int:
-        """Open the node of our endpoint, as soon as it is there and udev has been at it."""
+    def _open(self, nodes: Nodes) -> int:
+        """Open an endpoint, as soon as its node is there and udev has been at it."""
+        if (ready := nodes.ready()) is not None:
+            return ready
         until = self._now() + NODE_BOUND
-        while isinstance(found := self._try_open(control, name), DeviceLost):
+        while isinstance(found := nodes.look(), DeviceLost):
             if self._now() >= until:
                 raise found
             self._pause(_LOOK)
         return found
 
-    def _try_open(self, control: Control, name: str) -> int | DeviceLost:
-        """Return a descriptor, or what is missing yet."""
-        node_name = self._sysfs.endpoint(control, name)
-        if node_name is None:
-            return DeviceLost(
-                f"{control.directory}: no endpoint {name} has appeared within {NODE_BOUND:g} s;"
-                " `modprobe rpmsg_char` may be missing",
-                family="c7x",
-                call="RPMSG_CREATE_EPT_IOCTL",
-            )
-        node = self._dev / node_name
-        try:
-            return self._kernel.open(node)
-        except OSError as error:
-            refused = _refused(node, "open", error)
-            if isinstance(refused, DeviceLost) and error.errno in {errno.ENOENT, *_FORBIDDEN}:
-                refused.__cause__ = error
-                return refused
-            raise refused from error
-
     def _destroy(self, fd: int) -> None:
         """Take our endpoint's node away; the kernel keeps it otherwise until the DSP stops."""
-        with suppress(OSError):  # it went with the DSP
-            self._kernel.ioctl(fd, RPMSG_DESTROY_EPT)
-
-
-def _refused(node: Path, call: str, error: OSError) -> DeviceLost | DeviceBusy:
-    if error.errno in _FORBIDDEN:
-        return forbidden(node, call=call)
-    if error.errno == errno.EBUSY:
-        return DeviceBusy(f"{node}: another process has it open", family="c7x", call=call)
-    return DeviceLost(f"{node}: {call}: {error.strerror or error}", family="c7x", call=call)
+        destroy(self._kernel, fd)

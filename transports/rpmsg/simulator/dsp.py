@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import final
 
+from repertory.models.errors import DeviceLost
 from repertory.transports.real import RealWorld
 from repertory.transports.rpmsg.dsp import Dsp
 from repertory.transports.rpmsg.endpoint import Endpoint
@@ -23,7 +25,7 @@ __all__ = ["SimulatedDsp"]
 
 @final
 class SimulatedDsp(Dsp):
-    """Outlives whoever opens it, as hardware does: what they left loaded stays loaded.
+    """Outlives whoever opens it, as hardware does: what they left loaded stays loaded. A fork cannot use it.
 
     Args:
         params: what it is like.
@@ -41,6 +43,7 @@ class SimulatedDsp(Dsp):
         self, params: SimulatedC7x | None = None, world: World | None = None, *, name: str = "7e000000.dsp"
     ) -> None:
         self.name = name
+        self._process = os.getpid()
         self._world = RealWorld() if world is None else world
         self._now = self._world.now
         self._condition = self._world.condition()
@@ -67,11 +70,13 @@ class SimulatedDsp(Dsp):
         return list(self._board.carveout.buffers)
 
     async def open_endpoint(self) -> Endpoint:
+        self._check_process()
         if self._world.virtual:
             return VirtualEndpoint(self._board, self._condition, self._now)
         return SocketEndpoint(self._board, self._condition, self._now, self.name)
 
     def allocate(self, size: int) -> SimulatedBuffer:
+        self._check_process()
         with self._condition:
             return self._board.carveout.allocate(size)
 
@@ -105,3 +110,9 @@ class SimulatedDsp(Dsp):
             self._board.advance(self._now())
             self._board.restart(self._now())
             self._condition.notify()
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise DeviceLost(
+                f"{self.name}: this simulated DSP is that of another process, which forked", family="c7x"
+            )

@@ -45,12 +45,12 @@ class SocketEndpoint(Endpoint):
             self._port = board.open_port(now(), inline=False)
         try:
             self._inner, theirs = _connected(now)
-        except DeviceLost:
+            self._core = _served(board, self._port, condition, now, ends=(self._inner, theirs), name=name)
+        except BaseException:
             with condition:
                 board.close_port(self._port)
+                condition.notify()
             raise
-        self._core = _Core(board, self._port, condition, now, theirs)
-        threading.Thread(target=self._core.run, name=f"simulated {name}", daemon=True).start()
 
     def send(self, message: bytes) -> bool:
         with self._condition:
@@ -92,12 +92,37 @@ def _connected(now: Callable[[], float]) -> tuple[FdEndpoint, socket.socket]:
         raise DeviceLost(f"no socket pair: {error.strerror}", family="c7x", call="socketpair") from error
     try:
         endpoint = FdEndpoint(ours.fileno(), now=now, empty_is_end=True)
-    except DeviceLost:
+    except BaseException:
         ours.close()
         theirs.close()
         raise
     ours.detach()
     return endpoint, theirs
+
+
+def _served(
+    board: Board,
+    port: Port,
+    condition: Condition,
+    now: Callable[[], float],
+    *,
+    ends: tuple[FdEndpoint, socket.socket],
+    name: str,
+) -> _Core:
+    """Start the thread; both ends are closed where it cannot be."""
+    inner, theirs = ends
+    try:
+        core = _Core(board, port, condition, now, theirs)
+        threading.Thread(target=core.run, name=f"simulated {name}", daemon=True).start()
+    except RuntimeError as error:
+        inner.close()
+        theirs.close()
+        raise DeviceLost(f"no thread: {error}", family="c7x", call="open") from error
+    except BaseException:
+        inner.close()
+        theirs.close()
+        raise
+    return core
 
 
 @final

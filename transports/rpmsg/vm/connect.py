@@ -44,6 +44,7 @@ class Target:
 
 
 _targets: Final[dict[str, Target]] = {}  # a DSP, simulated or not, outlives who connects
+os.register_at_fork(after_in_child=_targets.clear)  # a simulated DSP's threads and memory are the parent's
 
 
 def target(source: Source | None) -> Target:
@@ -56,7 +57,7 @@ def target(source: Source | None) -> Target:
         return Target(source)
     text = source or os.environ.get(ADDRESS) or f"c7x://{DEFAULT}"
     if text not in _targets:
-        _targets[text] = _parsed(text)
+        _targets.setdefault(text, _parsed(text))  # another thread may have been first
     return _targets[text]
 
 

@@ -6,7 +6,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Self, final
 
-from repertory.models.errors import DeviceError, DeviceHung, DeviceLost
+import numpy as np
+
+from repertory.models.errors import DeviceError, DeviceHung
+from repertory.models.program import Network
 from repertory.models.spec import Array
 from repertory.transports.rpmsg.client import Request, refusal
 from repertory.transports.rpmsg.engine import RUN_BOUND
@@ -17,6 +20,8 @@ from repertory.transports.rpmsg.wire import requests
 from repertory.transports.rpmsg.wire.messages import Inferred, Job, Opcode, Span
 
 from .connect import Target
+from .errors import DspRestarted
+from .inputs import check_signature
 from .module_file import ModuleFile
 from .staging import Input, Staging
 
@@ -39,10 +44,14 @@ class Connection:
         staging: the memory for inputs.
         owed: whether a run has begun whose end nobody has seen: the DSP may still read and write.
         cycles: of the last run that succeeded.
+        network: the module's tensors, or None where nothing tells.
     """
 
-    def __init__(self, session: Session, staging: Staging, now: Callable[[], float]) -> None:
+    def __init__(
+        self, session: Session, staging: Staging, now: Callable[[], float], network: Network | None
+    ) -> None:
         self.staging = staging
+        self.network = network
         self.owed = False
         self.cycles = 0
         self._session = session
@@ -81,26 +90,40 @@ class Connection:
         except BaseException:
             session.close()
             raise
-        return cls(session, staging, now)
+        return cls(session, staging, now, file.network)
+
+    def check(self, inputs: Sequence[Input]) -> None:
+        """Look whether the inputs are those of the module, as far as that is known, and fit.
+
+        Raises:
+            InputCountError, InputTypeError, InputShapeError: the module does not take them.
+            StagingFull, StaleInput: as `Staging.check`.
+        """
+        if self.network is not None:
+            check_signature(inputs, self.network.inputs)
+        self.staging.check(inputs)
 
     async def run(self, inputs: Sequence[Input], *, timeout: float) -> list[Array]:
         """Run once; the arrays lie in the memory for results.
 
         Args:
-            inputs: what `Staging.check` has let through.
+            inputs: what `check` has let through.
             timeout: seconds until the DSP must have answered.
 
         Raises:
             DspRefusal: the DSP does not do it.
             DeviceHung: it has not answered within `timeout` seconds; the run is `owed`.
-            DeviceLost: it has restarted, or is gone.
+            DspRestarted: it does not know the module any more.
+            DeviceLost: the endpoint is gone, or the memory failed.
             DeviceError: its answer was lost, or is absurd.
         """
         self.owed = True
         self.staging.hold(inputs, everything=not self._session.workspace.split)
         request = await self._answered(self._job(inputs), timeout)
-        self._settled()
-        return self._outputs(request)
+        try:
+            return self._outputs(request)
+        finally:
+            self._settled()  # not before: what is written until the sync would be lost with it
 
     async def settle(self, *, bound: float = SETTLE_BOUND) -> None:
         """Wait for the end of what is owed, behind which the DSP answers a PING.
@@ -171,12 +194,22 @@ class Connection:
         if reply is None:
             raise DeviceError("the answer was lost", family="c7x", call=request.call.name)
         if reply.status in _FORGOTTEN:
-            raise DeviceLost("it does not know the module any more", family="c7x") from refusal(request)
+            restarted = DspRestarted(
+                "the DSP has restarted: it does not know the module any more; the next call connects again"
+            )
+            restarted.status = reply.status
+            raise restarted from refusal(request)
         if reply.status < 0:
             raise refusal(request)
         assert isinstance(reply, Inferred), "of the kind that was asked for, and no refusal"
         outputs = read_outputs(reply, self._session.workspace.areas[0])
         self.cycles = reply.cycles
-        for output in outputs:
-            output.flags.writeable = False
-        return outputs
+        return [_readonly(output) for output in outputs]
+
+
+def _readonly(array: Array) -> Array:
+    """Return an array that cannot be made writable again."""
+    held: Array = np.ndarray(
+        array.shape, array.dtype, memoryview(array.reshape(-1).view(np.uint8)).toreadonly()
+    )
+    return held

@@ -8,6 +8,7 @@ from repertory.models.errors import DeviceError, RepertoryError
 
 __all__ = [
     "ConnectionFailed",
+    "ConnectionLost",
     "DspRestarted",
     "InputBusy",
     "InputCountError",
@@ -47,7 +48,7 @@ class VmError(RepertoryError, RuntimeError):
 
 @final
 class VmClosed(VmError):
-    """The caller uses a machine after `close`, or in a forked process."""
+    """The caller uses a machine after `close`; or it, or what lies in its memory, in a forked process."""
 
 
 @final
@@ -72,7 +73,7 @@ class InputBusy(VmError):
 
 @final
 class InputCountError(VmError):
-    """The caller gives no input, or more than 128. Nothing was sent."""
+    """The caller gives no input, more than 128, or not as many as the module takes. Nothing was sent."""
 
 
 @final
@@ -96,18 +97,23 @@ class RunTimedOut(VmError):
 
 
 @final
+class ConnectionLost(VmError):
+    """The endpoint is gone, as after a stop of the DSP, or its memory failed. The next call connects again."""
+
+
+@final
 class DspRestarted(VmError):
-    """The DSP has restarted or its endpoint is gone. The next call connects and loads again."""
+    """The DSP answers and does not know the module any more. The next call connects and loads again."""
 
 
 @final
 class InputShapeError(RepertoryError, ValueError):
-    """The caller's shape is at fault: more than 6 extents, a negative one, or another than is wanted."""
+    """The caller's shape is at fault: more than 6 extents, an absurd one, or another than is wanted."""
 
 
 @final
 class InputTypeError(RepertoryError, TypeError):
-    """The caller's element type is at fault, or the argument is no tensor."""
+    """The caller's element type is at fault or not the one that is wanted, or the argument is no tensor."""
 
 
 @final

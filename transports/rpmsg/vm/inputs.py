@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Iterable
-from typing import Any, Protocol, cast, runtime_checkable
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Protocol, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from repertory.models.errors import RepertoryError
 from repertory.models.sidecar import DTYPES
-from repertory.models.spec import Array
+from repertory.models.spec import Array, Dim, TensorSpec
 from repertory.transports.rpmsg.wire.messages import MAX_DIMS, MAX_INPUTS
 
 from .errors import InputCountError, InputShapeError, InputTypeError
 
-__all__ = ["as_array", "check_count", "checked_dtype", "checked_shape", "element_type"]
+__all__ = [
+    "as_array",
+    "as_content",
+    "check_count",
+    "check_signature",
+    "checked_dtype",
+    "checked_shape",
+    "described",
+    "element_type",
+]
+
+_MOST_ELEMENTS: Final = (2**63 - 1) // 8  # of 8 bytes each, in numpy's arrays
+_NAMED: Final = 8  # tensors that a message names
+
+
+class Tensor(Protocol):
+    """Something with an element type and a shape."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> npt.DTypeLike: ...
 
 
 @runtime_checkable
@@ -41,22 +64,56 @@ def check_count(count: int) -> None:
         raise InputCountError(f"{count} inputs: a run takes 1 to {MAX_INPUTS}")
 
 
-def as_array(source: object, *, any_number: bool = False) -> Array:
+def as_array(source: object) -> Array:
     """Return a tensor as a numpy array in this machine's byte order, without a copy where it can be.
 
     Args:
         source: an array of numpy or of this package, or what gives one by `__array__` or DLPack.
-        any_number: let bool and longdouble through, for who converts them anyway.
 
     Raises:
         InputTypeError: it is none, or its elements are none that the wire has.
         InputShapeError: it has more than 6 extents.
     """
     array = _array(source)
-    if not (any_number and array.dtype.kind in "biuf"):
+    checked_shape(array.shape)
+    return array.astype(checked_dtype(array.dtype), copy=False)
+
+
+def as_content(source: object) -> Array:
+    """Likewise of what is copied and converted anyway: also lists, numbers, bool and longdouble.
+
+    Raises:
+        InputTypeError: it gives no array of numbers.
+        InputShapeError: it has more than 6 extents.
+    """
+    array = _listed(source) if isinstance(source, list | tuple | int | float) else _array(source)
+    if array.dtype.kind not in "biuf":
         checked_dtype(array.dtype)
     checked_shape(array.shape)
     return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def check_signature(inputs: Sequence[Tensor], wanted: Sequence[TensorSpec]) -> None:
+    """Refuse inputs that a module does not take.
+
+    Raises:
+        InputCountError: there are more or fewer.
+        InputTypeError: an element type is another.
+        InputShapeError: a shape is.
+    """
+    if len(inputs) != len(wanted):
+        raise InputCountError(f"{len(inputs)} inputs: the module takes {len(wanted)}: {_list(wanted)}")
+    for place, (given, spec) in enumerate(zip(inputs, wanted, strict=True)):
+        complaint = f"input {place} is {described([given])}: the module takes {spec}"
+        if np.dtype(given.dtype) != spec.dtype:
+            raise InputTypeError(complaint)
+        if not _same(given.shape, spec.shape):
+            raise InputShapeError(complaint)
+
+
+def described(inputs: Sequence[Tensor]) -> str:
+    """Return types and shapes for a message."""
+    return _list([f"{np.dtype(given.dtype)}{list(given.shape)}" for given in inputs])
 
 
 def checked_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -75,7 +132,7 @@ def checked_shape(shape: int | Iterable[int]) -> tuple[int, ...]:
     """Return extents as a tuple.
 
     Raises:
-        InputShapeError: there are more than 6, or a negative one.
+        InputShapeError: there are more than 6, a negative one, or one that no array has.
         InputTypeError: they are no integers.
     """
     try:
@@ -86,6 +143,8 @@ def checked_shape(shape: int | Iterable[int]) -> tuple[int, ...]:
         raise InputShapeError(f"{len(extents)} extents: the DSP takes up to {MAX_DIMS}")
     if min(extents, default=0) < 0:
         raise InputShapeError(f"an extent of {min(extents)}")
+    if math.prod(extent for extent in extents if extent) > _MOST_ELEMENTS:
+        raise InputShapeError(f"{list(extents)}: more elements than any memory has")
     return extents
 
 
@@ -103,9 +162,31 @@ def element_type(dtype: npt.DTypeLike) -> np.dtype[Any]:
         raise InputTypeError(f"{dtype!r} is no element type: {error}") from error
 
 
+def _same(shape: tuple[int, ...], wanted: tuple[Dim, ...]) -> bool:
+    if len(shape) != len(wanted):
+        return False
+    return all(isinstance(dim, str) or extent == dim for extent, dim in zip(shape, wanted, strict=True))
+
+
+def _list(items: Sequence[object]) -> str:
+    more = f" and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
+    return ", ".join(map(str, items[:_NAMED])) + more
+
+
+def _listed(source: object) -> Array:
+    try:
+        return np.array(source)
+    except (TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, RepertoryError):
+            raise
+        raise InputTypeError(f"a {type(source).__name__} that gives no array: {error}") from error
+
+
 def _array(source: object) -> Array:
+    if isinstance(source, np.ma.MaskedArray):
+        raise InputTypeError("a masked array: the DSP knows no mask; give array.filled(value)")
     if isinstance(source, np.ndarray):
-        return cast("Array", source)
+        return np.asarray(cast("Array", source))
     try:
         if isinstance(source, _Arrays):
             return np.asarray(source)

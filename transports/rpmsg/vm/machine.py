@@ -7,13 +7,14 @@ import contextlib
 import functools
 import logging
 import math
+import operator
 import os
 import threading
 import weakref
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar, final
+from typing import Any, Final, Self, SupportsIndex, TypeVar, cast, final
 
 import numpy.typing as npt
 
@@ -32,6 +33,7 @@ from .connect import Source, Target, target
 from .connection import Connection
 from .errors import (
     ConnectionFailed,
+    ConnectionLost,
     DspRestarted,
     InputTypeError,
     ModuleNotFound,
@@ -42,7 +44,7 @@ from .errors import (
     VmClosed,
     VmError,
 )
-from .inputs import as_array, check_count, checked_shape, element_type
+from .inputs import as_array, check_count, checked_shape, described, element_type
 from .module_file import ModuleFile
 from .nd import HostArray, NDArray
 from .staging import Input, StagedInput
@@ -88,7 +90,7 @@ class C7xVirtualMachine:
         staged_inputs: those that lay there already.
 
     Raises:
-        OptionError: a number is out of range.
+        OptionError: an argument is out of range, or of no such type.
     """
 
     def __init__(
@@ -103,20 +105,15 @@ class C7xVirtualMachine:
         timeout: float = RUN_TIMEOUT,
         reopen: bool = False,
     ) -> None:
-        if not (timeout > 0 and math.isfinite(timeout)):
-            raise OptionError(f"timeout is {timeout}: a run takes more than 0 seconds")
-        for name, size in (("input_bytes", input_bytes), ("output_bytes", output_bytes)):
-            if size is not None and size < 1:
-                raise OptionError(f"{name} is {size}: at least 1 byte is needed")
-        if os.fspath(so_path) != SO_PATH:
+        self._path = _path("module_path", module_path)
+        if _path("so_path", so_path) != Path(SO_PATH):
             _say_unused()
+        self._sidecar = None if sidecar is None else _path("sidecar", sidecar)
+        self._sizes = (_bytes("input_bytes", input_bytes), _bytes("output_bytes", output_bytes))
+        self._timeout = _seconds("timeout", timeout)
+        self._address = _source(address)
         self.copied_inputs = 0
         self.staged_inputs = 0
-        self._path = Path(module_path)
-        self._sidecar = None if sidecar is None else Path(sidecar)
-        self._address = address
-        self._sizes = (input_bytes, output_bytes)
-        self._timeout = timeout
         self._reopen = reopen
         self._closed = False
         self._cycles = 0
@@ -207,8 +204,8 @@ class C7xVirtualMachine:
 
     def _run(self, inputs: list[Input]) -> list[Array]:
         connection = self._connected()
-        with self._reported():
-            connection.staging.check(inputs)
+        connection.check(inputs)
+        with self._reported(inputs):
             self._lease.end("the next run has overwritten it")
             outputs = drive(connection.run(inputs, timeout=self._timeout))
         copied = sum(connection.staging.copied(tensor) is not None for tensor in inputs)
@@ -222,10 +219,10 @@ class C7xVirtualMachine:
         if self._closed and not self._reopen:
             raise VmClosed("this machine is closed; make another, or give reopen=True")
         if self._connection is not None and self._connection.owed:
-            with contextlib.suppress(DeviceError):
+            try:
                 drive(self._connection.settle())
-            if self._connection.owed:
-                self._drop("the connection was given up, for a run did not end")
+            except DeviceError as error:
+                self._drop(f"the connection was given up: {error}")
         if self._connection is None:
             self._connection = self._opened()
             self._closed = False
@@ -253,17 +250,24 @@ class C7xVirtualMachine:
             raise ConnectionFailed.of(error, "cannot connect to the DSP") from error
 
     @contextmanager
-    def _reported(self) -> Generator[None]:
+    def _reported(self, inputs: Sequence[Input]) -> Generator[None]:
         """Word what a run ended with for the script, and drop what is of no use any more."""
         try:
             yield
+        except DspRestarted as error:
+            self._drop(str(error))
+            raise
         except VmError:
             raise
         except DeviceHung as error:
             raise RunTimedOut.of(error, "the run did not end") from error
         except DeviceLost as error:
-            self._drop("the DSP has restarted")
-            raise DspRestarted.of(error, "the DSP has restarted; the next call connects again") from error
+            self._drop(f"the connection was lost: {error}")
+            raise ConnectionLost.of(
+                error, "the connection was lost, and the next call connects again"
+            ) from error
+        except DspRefusal as error:
+            raise RunFailed.of(error, f"the run of {described(inputs)} failed") from error
         except DeviceError as error:
             raise RunFailed.of(error, "the run failed") from error
 
@@ -335,6 +339,40 @@ def _call_if_alive(method: weakref.WeakMethod[Callable[[], None]]) -> None:
 @functools.cache
 def _say_unused() -> None:
     _log.info("so_path is not used: repertory speaks to the DSP itself, without libc7x_arm_runtime.so")
+
+
+def _path(name: str, value: object) -> Path:
+    if not isinstance(value, str | os.PathLike):
+        raise OptionError(f"{name} is {value!r}: no path")
+    return Path(cast("str | os.PathLike[str]", value))
+
+
+def _bytes(name: str, value: object) -> int | None:
+    if value is None:
+        return None
+    try:
+        size = operator.index(cast("SupportsIndex", value))
+    except TypeError as error:
+        raise OptionError(f"{name} is {value!r}: no number of bytes") from error
+    if size < 1:
+        raise OptionError(f"{name} is {size}: at least 1 byte is needed")
+    return size
+
+
+def _seconds(name: str, value: object) -> float:
+    try:
+        seconds = math.nan if isinstance(value, str) else float(cast("float", value))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise OptionError(f"{name} is {value!r}: no number of seconds") from error
+    if not 0 < seconds < math.inf:
+        raise OptionError(f"{name} is {value!r}: a run takes more than 0 seconds, and ends")
+    return seconds
+
+
+def _source(address: object) -> Source | None:
+    if address is None or isinstance(address, str) or callable(address):
+        return cast("Source | None", address)
+    raise OptionError(f"address is {address!r}: neither an address nor what gives a DSP")
 
 
 def _checked(inputs: tuple[Any, ...]) -> list[Input]:

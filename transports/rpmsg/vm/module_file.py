@@ -40,11 +40,13 @@ class ModuleFile:
         data: the content.
         inputs: bytes of one run's inputs, or None where nothing tells.
         outputs: bytes of one run's outputs with the table of many, likewise.
+        network: the module's tensors, likewise.
     """
 
     data: bytes
     inputs: int | None
     outputs: int | None
+    network: Network | None = None
 
     @classmethod
     def read(cls, path: Path, sidecar: Path | None, *, simulated: bool, any_machine: bool = False) -> Self:
@@ -64,7 +66,7 @@ class ModuleFile:
             raise ArtifactError("it carries no twin, which is what a simulated DSP runs")
         if network is not None:
             many = table_size(len(network.outputs), INLINE_OUTPUTS)
-            return cls(data, room(network.inputs), room(network.outputs) + many)
+            return cls(data, room(network.inputs), room(network.outputs) + many, network)
         if module.io is not None:
             many = table_size(module.io.outputs, INLINE_OUTPUTS)
             outputs = module.io.output_bytes and module.io.output_bytes + many

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Any, Self, final
 
 import numpy as np
@@ -10,8 +11,8 @@ import numpy.typing as npt
 
 from repertory.models.spec import Array
 
-from .errors import InputShapeError
-from .inputs import as_array, checked_shape, element_type
+from .errors import InputShapeError, InputTypeError
+from .inputs import as_content, checked_dtype, checked_shape, element_type
 
 __all__ = ["HostArray", "NDArray", "array", "empty", "write"]
 
@@ -38,7 +39,7 @@ class NDArray(ABC):
 
     @abstractmethod
     def copyfrom(self, source: object) -> Self:
-        """Copy from a tensor of the same shape; its elements are converted. Returns self.
+        """Copy from a tensor, list or number of the same shape; its elements are converted. Returns self.
 
         Raises:
             InputShapeError: the shape is another.
@@ -50,9 +51,25 @@ class NDArray(ABC):
         """Number of extents."""
         return len(self.shape)
 
+    @property
+    def device(self) -> str:
+        """Where it lies for who reads it, as of numpy's arrays."""
+        return "cpu"
+
     def asnumpy(self) -> Array:
         """Return a copy, under its older name."""
         return self.numpy()
+
+    def copyto(self, target: NDArray) -> NDArray:
+        """Copy into another tensor of the same shape, and return that.
+
+        Raises:
+            InputTypeError: it is no tensor of this package.
+            InputShapeError, VmError: as its `copyfrom`.
+        """
+        if not isinstance(target, NDArray):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputTypeError(f"a {type(target).__name__} is no NDArray to copy to")
+        return target.copyfrom(self)
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:  # noqa: FBT001
         if copy is False:
@@ -70,6 +87,13 @@ class NDArray(ABC):
 
     def __getitem__(self, key: Any) -> Any:
         return self.numpy()[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.numpy())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let `copy` and `pickle` make a tensor with memory of its own."""
+        return HostArray, (self.numpy(),)
 
     def __setitem__(self, key: object, value: object) -> None:
         if key != slice(None) and key is not Ellipsis:
@@ -117,7 +141,7 @@ def write(target: Array, source: object) -> None:
     Raises:
         InputShapeError, InputTypeError: as `NDArray.copyfrom`.
     """
-    content = as_array(source, any_number=True)
+    content = as_content(source)
     if content.shape != target.shape:
         raise InputShapeError(f"{list(content.shape)} does not go into a tensor of {list(target.shape)}")
     np.copyto(target, content, casting="unsafe")
@@ -126,10 +150,13 @@ def write(target: Array, source: object) -> None:
 def array(source: object, device: object = None) -> NDArray:  # noqa: ARG001  (scripts give it)
     """Return a new tensor with a copy of `source`; `device` is taken and ignored: it lies on the host.
 
+    Lists and numbers have the element type that numpy gives them: float64 and int64.
+
     Raises:
         InputShapeError, InputTypeError: no DSP takes such a tensor.
     """
-    return HostArray(as_array(source).copy())
+    content = as_content(source)
+    return HostArray(content.astype(checked_dtype(content.dtype), order="C"))
 
 
 def empty(

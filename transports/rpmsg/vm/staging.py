@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Self, TypeAlias, final
@@ -13,8 +14,8 @@ from repertory.transports.rpmsg.memory import Window, aligned
 from repertory.transports.rpmsg.tensors import Staged, describe, place_table, table_size
 from repertory.transports.rpmsg.wire.messages import INLINE_INPUTS, MAX_INPUTS, Descriptor
 
-from .errors import InputBusy, StagingFull, StaleInput
-from .inputs import as_array
+from .errors import InputBusy, StagingFull, StaleInput, VmClosed
+from .inputs import as_content
 from .nd import NDArray, write
 
 __all__ = ["TABLE", "Input", "StagedInput", "Staging"]
@@ -34,6 +35,7 @@ class Staging:
     """
 
     def __init__(self, window: Window, capacity: int, *, on_busy: Callable[[], None]) -> None:
+        self._process = os.getpid()
         self._window: Window | None = window
         self._capacity = capacity
         self._on_busy = on_busy
@@ -66,7 +68,9 @@ class Staging:
 
         Raises:
             StaleInput: it is gone.
+            VmClosed: this is a forked process.
         """
+        self._check_process()
         if self._window is None:
             raise StaleInput(f"this staged input is gone: {self._why}; make another with create_input()")
         return _array(self._window, tensor.offset, tensor.shape, np.dtype(tensor.dtype))
@@ -77,8 +81,10 @@ class Staging:
         Raises:
             InputBusy: the DSP is reading it.
             StaleInput: it is gone.
+            VmClosed: this is a forked process.
         """
-        content = as_array(source, any_number=True)
+        self._check_process()
+        content = as_content(source)
         if self._is_read(tensor):
             self._on_busy()
         with self._guard:  # so that no run begins meanwhile
@@ -149,6 +155,10 @@ class Staging:
             self._why = self._why or why
             self._window = None
 
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise VmClosed("this staged input is another process's: a fork cannot use its memory")
+
     def _live(self) -> Window:
         if self._window is None:
             raise StaleInput(f"the memory for inputs is gone: {self._why}")
@@ -205,6 +215,7 @@ class StagedInput(NDArray):
         Raises:
             InputBusy: a run is reading it.
             StaleInput: it is gone.
+            VmClosed: this is a forked process.
             InputShapeError: the shape is another.
             InputTypeError: `source` is no tensor of numbers.
         """

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import operator
+import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, SupportsIndex, cast, final
+from numbers import Number
+from typing import Any, Final, SupportsIndex, TypeVar, cast, final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,19 +16,22 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from repertory.models.spec import Array
 
-from .errors import StaleView
+from .errors import StaleView, VmClosed
 
 __all__ = ["Lease", "ResultView"]
 
-_HIDDEN: Final = frozenset({"base", "ctypes", "data", "setflags"})  # would give the bare memory
+_HIDDEN: Final = frozenset({"base", "ctypes", "data", "flags", "resize", "setflags"})  # give the bare memory
 _WHOLE: Final = frozenset({"flat"})  # likewise, and are useful on a copy
+
+T = TypeVar("T")
 
 
 @final
 class Lease:
-    """The right to read one run's result, until the next run or the end of the connection."""
+    """The right to read one run's result, until the next run or the end of the connection, in one process."""
 
     def __init__(self) -> None:
+        self._process = os.getpid()
         self._cells: weakref.WeakSet[_Cell] = weakref.WeakSet()
         self._why = ""
 
@@ -42,8 +48,15 @@ class Lease:
         for cell in list(self._cells):
             cell.content = None
 
+    @property
+    def ended(self) -> bool:
+        """Whether nobody may read any more."""
+        return bool(self._why) or os.getpid() != self._process
+
     def check(self) -> None:
-        """Raise StaleView once the lease has ended."""
+        """Raise StaleView once the lease has ended, and VmClosed in a forked process."""
+        if os.getpid() != self._process:
+            raise VmClosed("this result is another process's: a fork cannot use its memory")
         if self._why:
             raise StaleView(f"this result is gone: {self._why}; use vm[...](...), or copy it in time")
 
@@ -64,16 +77,23 @@ class _Cell:
         assert content is not None, "the lease has not ended"
         return content
 
+    def read(self, reading: Callable[[Array], T]) -> T:
+        """Return what somebody makes of the array, if it still was there when that was made."""
+        made = reading(self.array())
+        self.lease.check()
+        return made
+
 
 @final
 class ResultView(NDArrayOperatorsMixin):
     """A result in the DSP's memory that is used as a numpy array, read-only.
 
-    Every access looks whether the result is still there, and raises StaleView after the next run or
-    `close`. What shares its memory (a slice, a transpose) is such a view too; what is computed from it is an
-    ordinary array. `numpy.asarray(view)`, `view.numpy()` and DLPack give copies. Only
-    `numpy.asarray(view, copy=False)` gives the memory itself: nothing warns of what the next run writes
-    there. It stays mapped as long as the array lives, and the DSP's carveout stays taken.
+    Every access looks whether the result is still there, before it reads and again afterwards, and raises
+    StaleView after the next run or `close`, VmClosed in a forked process. What shares its memory (a slice, a
+    transpose) is such a view too; what is computed from it is an ordinary array. `numpy.asarray(view)`,
+    `view.numpy()` and DLPack give copies. Only `numpy.asarray(view, copy=False)` gives the memory itself:
+    nothing warns of what the next run writes there. It stays mapped as long as the array lives, and the DSP's
+    carveout stays taken.
     """
 
     __slots__ = ("_cell",)
@@ -84,22 +104,19 @@ class ResultView(NDArrayOperatorsMixin):
     @property
     def stale(self) -> bool:
         """Whether the result is gone."""
-        return self._cell.content is None
+        return self._cell.lease.ended
 
     def numpy(self) -> Array:
         """Return a copy."""
-        return self._cell.array().copy()
+        return self._cell.read(np.copy)
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:  # noqa: FBT001
-        held = self._cell.array()
-        if copy is not False:
-            return held.astype(dtype or held.dtype, copy=True)
-        bare: Array = np.array(held, dtype=dtype, copy=False)
-        return bare
+        if copy is False:
+            return self._cell.read(lambda held: np.array(held, dtype=dtype, copy=False))
+        return self._cell.read(lambda held: held.astype(dtype or held.dtype, copy=True))
 
     def __dlpack__(self, **options: Any) -> Any:
-        held = self._cell.array()
-        given = held if options.get("copy") is False else held.copy()
+        given = self._cell.array() if options.get("copy") is False else self.numpy()
         return given.__dlpack__(**{**options, "copy": None})
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -112,19 +129,20 @@ class ResultView(NDArrayOperatorsMixin):
     def __array_function__(
         self, func: Callable[..., Any], types: object, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
+        if any(map(_is_callback, (*args, *kwargs.values()))):
+            args, kwargs = _replaced((args, dict(kwargs)), ResultView.numpy)
         return self._called(func, args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name in _HIDDEN:
             raise AttributeError(f"a result in the DSP's memory has no {name!r}")
-        held = self._cell.array()
-        value = getattr(held.copy() if name in _WHOLE else held, name)
+        value = self._cell.read(lambda held: getattr(held.copy() if name in _WHOLE else held, name))
         if not callable(value):
-            return self._wrapped(value)
+            return _wrapped(value, [self])
         return partial(self._method, name)
 
     def __getitem__(self, key: Any) -> Any:
-        return self._wrapped(self._cell.array()[_bare(key)])
+        return self._called(operator.getitem, (self, key), {})
 
     def __setitem__(self, key: object, value: object) -> None:
         self._cell.array()
@@ -134,31 +152,34 @@ class ResultView(NDArrayOperatorsMixin):
         return (self[place] for place in range(len(self)))
 
     def __len__(self) -> int:
-        return len(self._cell.array())
+        return self._cell.read(len)
 
     def __contains__(self, item: object) -> bool:
-        return bool((self._cell.array() == _bare(item)).any())
+        return bool(self._called(lambda held, wanted: (held == wanted).any(), (self, item), {}))
 
     def __bool__(self) -> bool:
-        return bool(self._cell.array())
+        return self._cell.read(bool)
 
     def __int__(self) -> int:
-        return int(self._cell.array())
+        return self._cell.read(int)
 
     def __float__(self) -> float:
-        return float(self._cell.array())
+        return self._cell.read(float)
+
+    def __complex__(self) -> complex:
+        return self._cell.read(complex)
 
     def __index__(self) -> int:
-        return self._cell.array().__index__()
+        return self._cell.read(operator.index)
 
     def __format__(self, spec: str) -> str:
-        return format(self._cell.array(), spec)
+        return self._cell.read(lambda held: format(held, spec))
 
     def __str__(self) -> str:
-        return str(self._cell.array())
+        return self._cell.read(str)
 
     def __repr__(self) -> str:
-        return "<a result that is gone>" if self.stale else f"ResultView({self._cell.array()!r})"
+        return "<a result that is gone>" if self.stale else f"ResultView({self._cell.read(repr)})"
 
     def __copy__(self) -> Array:
         return self.numpy()
@@ -170,27 +191,49 @@ class ResultView(NDArrayOperatorsMixin):
         return self.numpy().__reduce_ex__(protocol)
 
     def _method(self, name: str, *args: Any, **options: Any) -> Any:
-        return self._called(getattr(self._cell.array(), name), args, options)
+        return self._called(
+            lambda held, *rest, **more: getattr(held, name)(*rest, **more), (self, *args), options
+        )
 
     def _called(self, call: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any]) -> Any:
-        return self._wrapped(call(*_bare(tuple(args)), **_bare(dict(options))))
+        given = (tuple(args), dict(options))
+        views: list[ResultView] = []
+        _replaced(given, views.append)
+        bare_args, bare_options = _bare(given)
+        value = call(*bare_args, **bare_options)
+        for view in views:  # they may have gone meanwhile
+            view._cell.lease.check()
+        return _wrapped(value, views)
 
-    def _wrapped(self, value: Any) -> Any:
-        """Wrap what shares memory with this result, also in tuples and lists."""
-        if isinstance(value, np.ndarray):
-            array = cast("Array", value)
-            return self._cell.lease.view(array) if np.may_share_memory(array, self._cell.array()) else array
-        if type(value) in {tuple, list}:
-            return type(value)(map(self._wrapped, value))
-        return value
+
+def _wrapped(value: Any, views: Sequence[ResultView]) -> Any:
+    """Wrap what shares memory with one of the views, also in tuples and lists."""
+    if isinstance(value, np.ndarray):
+        array = cast("Array", value)
+        cells = [view._cell for view in views]  # pyright: ignore[reportPrivateUsage]
+        shared = (cell for cell in cells if np.may_share_memory(array, cell.array()))
+        return cell.lease.view(array) if (cell := next(shared, None)) else array
+    if type(value) in {tuple, list}:
+        return type(value)(_wrapped(each, views) for each in value)
+    return value
+
+
+def _is_callback(value: object) -> bool:
+    """Whether a function that gets it may call it with parts of an array, which would be the bare memory."""
+    return callable(value) and not (isinstance(value, type) and issubclass(value, (np.generic, Number)))
 
 
 def _bare(value: Any) -> Any:
-    """Replace views by their arrays, also in tuples, lists and dicts."""
+    """Replace views by their arrays, if these are still there."""
+    return _replaced(value, lambda view: view._cell.array())  # pyright: ignore[reportPrivateUsage]
+
+
+def _replaced(value: Any, by: Callable[[ResultView], Any]) -> Any:
+    """Replace views, also in tuples, lists and dicts."""
     if isinstance(value, ResultView):
-        return value._cell.array()  # pyright: ignore[reportPrivateUsage]
+        return by(value)
     if type(value) in {tuple, list}:
-        return type(value)(map(_bare, value))
+        return type(value)(_replaced(each, by) for each in value)
     if type(value) is dict:
-        return {key: _bare(held) for key, held in cast("dict[str, Any]", value).items()}
+        return {key: _replaced(held, by) for key, held in cast("dict[str, Any]", value).items()}
     return value
