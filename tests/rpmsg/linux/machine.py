@@ -65,6 +65,7 @@ class Machine(Kernel):
     step: called before each call.
     served: called after each write, with the endpoint that it came by.
     failures: errnos to raise next, by call (`open rpmsg0`, `ioctl 0xb502`, ...).
+    ages: seconds for which nodes have been there already, by their name.
     """
 
     def __init__(self, tree: Tree) -> None:
@@ -74,6 +75,7 @@ class Machine(Kernel):
         self.served: Callable[[Channel], None] = lambda _: None
         self.failures: dict[str, list[int]] = {}
         self.denied: set[str] = set()
+        self.ages: dict[str, float] = {}
         self.credits = 256
         self.files: dict[int, Path | DmaBuf | Channel] = {}
         self.channels: list[Channel] = []
@@ -163,6 +165,9 @@ class Machine(Kernel):
 
     def may_use(self, path: Path) -> bool:
         return path.exists() and path.name not in self.denied
+
+    def changed(self, path: Path) -> float:
+        return path.stat().st_ctime - self.ages.get(path.name, 0.0)
 
     # -- the other side
 

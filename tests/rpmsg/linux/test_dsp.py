@@ -11,6 +11,7 @@ import pytest
 from repertory.models.errors import DeviceBusy, DeviceLost
 from repertory.transports.rpmsg.dsp import Dsp
 from repertory.transports.rpmsg.endpoint import CREDITS, Endpoint
+from repertory.transports.rpmsg.linux.nodes import LEFT_AFTER, MOST_SWEPT, MOST_WAITING
 from repertory.transports.world import drive
 
 from .conftest import Clock, MakeDsp
@@ -118,7 +119,8 @@ def test_a_node_that_never_appears(make_dsp: MakeDsp, tree: Tree, machine: Machi
     assert f"{tree.dev}/rpmsg0: open: No such file or directory" in reason
     assert 2.0 <= clock.seconds < 2.1
     assert machine.left[0] == 0
-    machine.drop(_only(machine))  # no node, no way to destroy it
+    tree.late["rpmsg0"] = 1
+    _open(make_dsp()).close()  # the one that waited, once it is there
 
 
 def test_an_endpoint_that_sysfs_never_shows(
@@ -142,7 +144,8 @@ def test_a_node_that_may_never_be_used(make_dsp: MakeDsp, tree: Tree, machine: M
     reason = _refused(make_dsp())
     assert f"{tree.dev}/rpmsg0: no permission" in reason
     assert "repertory devices --udev" in reason
-    machine.drop(_only(machine))
+    machine.denied.clear()
+    _open(make_dsp()).close()
 
 
 def test_a_node_that_somebody_else_has_opened(make_dsp: MakeDsp, tree: Tree, machine: Machine) -> None:
@@ -150,7 +153,7 @@ def test_a_node_that_somebody_else_has_opened(make_dsp: MakeDsp, tree: Tree, mac
     machine.failures["open rpmsg0"] = [errno.EBUSY]
     with pytest.raises(DeviceBusy, match="rpmsg0: another process has it open"):
         _open(make_dsp())
-    machine.drop(_only(machine))
+    _open(make_dsp()).close()
 
 
 @pytest.mark.parametrize("call", ["open rpmsg_ctrl0", "ioctl 0x4028b501", "open rpmsg0"])
@@ -164,9 +167,65 @@ def test_what_fails_is_named_and_leaves_nothing_open(
     with pytest.raises(DeviceLost, match=os.strerror(number)) as caught:
         _open(dsp)
     assert isinstance(caught.value.__cause__, OSError)
+    assert len(machine.channels) <= 1
+    _open(make_dsp()).close()  # the lock is free again, too
+    assert machine.left == (0, [], 0)
+
+
+def test_retries_leave_few_endpoints_and_the_next_open_none(
+    make_dsp: MakeDsp, tree: Tree, machine: Machine
+) -> None:
+    tree.dsp()
+    machine.denied.update(f"rpmsg{index}" for index in range(40))
+    for _ in range(10):
+        _refused(make_dsp())
+    assert len(machine.channels) == MOST_WAITING
+    machine.denied.remove("rpmsg2")  # any of them will do
+    endpoint = _open(make_dsp())
+    assert [channel.fd >= 0 for channel in machine.channels].count(True) == 1
+    endpoint.close()
+    assert len(machine.channels) == MOST_WAITING - 1
+    machine.denied.clear()
+    _open(make_dsp()).close()
+    for index in range(10):
+        machine.ages[f"rpmsg{index}"] = LEFT_AFTER + 1
+    _open(make_dsp()).close()
+    assert machine.left == (0, [], 0)
+
+
+def test_what_a_killed_process_left_is_taken_away(make_dsp: MakeDsp, tree: Tree, machine: Machine) -> None:
+    tree.dsp("7e200000.dsp", 1, control=1)
+    tree.dsp()
+    names = ["somebody's", "repertory-1-old", "repertory-1-open", "repertory-1-new"]
+    for name in names:
+        machine.create("rpmsg_ctrl0", name)
+    machine.create("rpmsg_ctrl1", "repertory-1-elsewhere")
+    machine.ages.update({f"rpmsg{index}": LEFT_AFTER + 1 for index in (0, 1, 2, 4)})
+    in_use = machine.open(tree.dev / "rpmsg2")
+    endpoint = _open(make_dsp())
+    assert {channel.name for channel in machine.channels} - {"repertory-1-elsewhere"} == {
+        "somebody's",
+        "repertory-1-open",
+        "repertory-1-new",
+        machine.channels[-1].name,
+    }
+    assert len(machine.channels) == 5
+    endpoint.close()
+    machine.close(in_use)
     for channel in list(machine.channels):
         machine.drop(channel)
-    _open(make_dsp()).close()  # the lock is free again, too
+
+
+def test_one_sweep_is_bounded(make_dsp: MakeDsp, tree: Tree, machine: Machine) -> None:
+    tree.dsp()
+    for index in range(MOST_SWEPT + 3):
+        machine.create("rpmsg_ctrl0", f"repertory-1-{index}")
+        machine.ages[f"rpmsg{index}"] = LEFT_AFTER + 1
+    for left in (3, 0):
+        dsp = make_dsp()
+        _open(dsp).close()
+        dsp.close()
+        assert len(machine.channels) == left
 
 
 def test_an_endpoint_that_cannot_be_watched_is_destroyed(

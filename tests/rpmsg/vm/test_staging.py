@@ -27,7 +27,7 @@ from repertory.transports.rpmsg.workspace import RESULT_SIZE
 from tests.models.modules import module
 
 from .conftest import Make, few
-from .support import affine, echo, floats, several, simulated, summed, write
+from .support import affine, echo, floats, several, simulated, summed, undescribed, write
 
 
 def test_a_staged_tensor_is_not_overwritten_by_plain_inputs(make: Make) -> None:
@@ -87,7 +87,7 @@ def test_plain_inputs_that_fit_exactly(make: Make) -> None:
     x = [floats(seed, (3,)) for seed in range(5)]
     vm = make(summed(5), input_bytes=5 * 64)
     assert np.allclose(vm["main"](*x).numpy(), np.sum(x, axis=0), atol=1e-6)
-    view = vm.run_nocopy(*x)
+    view = undescribed(vm).run_nocopy(*x)
     with pytest.raises(StagingFull, match=f"{6 * 64} bytes wanted"):
         vm["main"](*x, x[0])
     assert np.allclose(view, np.sum(x, axis=0), atol=1e-6), "nothing was sent"

@@ -20,7 +20,6 @@ from repertory.transports.rpmsg.vm.errors import (
     OptionError,
     RunFailed,
     VmClosed,
-    VmError,
 )
 from tests.models.modules import module
 

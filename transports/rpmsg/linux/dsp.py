@@ -14,7 +14,7 @@ from repertory.transports.rpmsg.endpoint import Endpoint
 from repertory.transports.rpmsg.memory import Buffer
 
 from .checks import find_control, find_processor
-from .discovery import Sysfs
+from .discovery import Control, Sysfs
 from .endpoint import FdEndpoint
 from .heap import allocate, find_heap
 from .kernel import Kernel, LinuxKernel
@@ -22,6 +22,7 @@ from .nodes import NODE_BOUND, Nodes, destroy
 
 __all__ = ["LinuxDsp"]
 
+_waiting: dict[Path, list[str]] = {}  # endpoints that could not be opened, by the lock they were made under
 _LOOK: Final = 0.01  # seconds between two looks
 
 
@@ -64,7 +65,9 @@ class LinuxDsp(Dsp):
         self._dev = dev
         self._heap = heap
         self._kernel = LinuxKernel() if kernel is None else kernel
-        self._lock = FileLock(lock_dir / f"repertory-c7x-{name}.lock", f"DSP {name}", family="c7x")
+        self._lock_file = lock_dir / f"repertory-c7x-{name}.lock"
+        self._lock = FileLock(self._lock_file, f"DSP {name}", family="c7x")
+        self._waiting = _waiting.setdefault(self._lock_file, [])
         self._locked = False
 
     async def open_endpoint(self) -> Endpoint:
@@ -75,7 +78,7 @@ class LinuxDsp(Dsp):
                 self._lock.acquire()
                 self._locked = True
                 failed.callback(self.close)
-            nodes = Nodes(control, sysfs=self._sysfs, dev=self._dev, kernel=self._kernel)
+            nodes = self._nodes(control)
             fd = self._open(nodes)
             failed.callback(self._kernel.close, fd)
             failed.callback(self._destroy, fd)
@@ -92,6 +95,16 @@ class LinuxDsp(Dsp):
         if self._locked:
             self._locked = False
             self._lock.release()
+
+    def _nodes(self, control: Control) -> Nodes:
+        return Nodes(
+            control,
+            sysfs=self._sysfs,
+            dev=self._dev,
+            kernel=self._kernel,
+            lock=self._lock_file,
+            waiting=self._waiting,
+        )
 
     def _open(self, nodes: Nodes) -> int:
         """Open an endpoint, as soon as its node is there and udev has been at it."""

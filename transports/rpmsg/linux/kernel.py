@@ -89,6 +89,10 @@ class Kernel(ABC):
     def may_use(self, path: Path) -> bool:
         """Tell whether this process may read and write a node; False also where there is none."""
 
+    @abstractmethod
+    def changed(self, path: Path) -> float:
+        """Return when a file or node was last changed, in seconds of the wall clock."""
+
 
 @final
 class LinuxKernel(Kernel):
@@ -118,3 +122,6 @@ class LinuxKernel(Kernel):
     def may_use(self, path: Path) -> bool:
         effective = os.access in os.supports_effective_ids
         return os.access(path, os.R_OK | os.W_OK, effective_ids=effective)
+
+    def changed(self, path: Path) -> float:
+        return path.stat().st_ctime

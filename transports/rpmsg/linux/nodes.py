@@ -1,8 +1,8 @@
 """Endpoints on a DSP's bus and their nodes: made, opened, and taken away again.
 
 The kernel keeps an endpoint that nobody has open until the DSP stops; one is left where its node could not
-be opened, or where its process was killed. Whoever holds the DSP's lock uses those of its own again, and
-takes away the others.
+be opened, or where its process was killed. Whoever holds the DSP's lock opens what it left itself before it
+makes another, and takes away the rest.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ from .discovery import FIRMWARE_ENDPOINT, Control, Sysfs
 from .kernel import ADDR_ANY, ENDPOINT_INFO, RPMSG_CREATE_EPT, RPMSG_DESTROY_EPT, Kernel
 from .permission import forbidden
 
-__all__ = ["MOST_SWEPT", "MOST_WAITING", "NODE_BOUND", "Nodes", "destroy"]
+__all__ = ["LEFT_AFTER", "MOST_SWEPT", "MOST_WAITING", "NODE_BOUND", "Nodes", "destroy"]
 
 NODE_BOUND: Final = 2.0
 """Seconds that a new endpoint's node may take to appear and get its permissions from udev."""
 MOST_WAITING: Final = 4
-"""Endpoints of this process that wait for their nodes; with so many no other is made."""
+"""Endpoints that one process leaves, at most: with so many waiting to be opened no other is made."""
+LEFT_AFTER: Final = 10.0
+"""Seconds by which the node of a left endpoint is older than our lock: nobody waits longer than `NODE_BOUND`
+to open one. A younger one may be of another container, which does not see our lock."""
 MOST_SWEPT: Final = 32
 """Left endpoints that one sweep looks at."""
 
@@ -42,68 +45,85 @@ class Nodes:
         sysfs: where they are found.
         dev: where their nodes lie.
         kernel: whom to ask.
+        lock: the DSP's lock file, written when the lock was taken.
+        waiting: names of those that were made under this lock and not opened yet; kept by the caller.
     """
 
-    def __init__(self, control: Control, *, sysfs: Sysfs, dev: Path, kernel: Kernel) -> None:
+    def __init__(
+        self,
+        control: Control,
+        *,
+        sysfs: Sysfs,
+        dev: Path,
+        kernel: Kernel,
+        lock: Path,
+        waiting: list[str],
+    ) -> None:
         self._control = control
         self._sysfs = sysfs
         self._dev = dev
         self._kernel = kernel
-        self._own = f"{_PREFIX}{os.getpid()}-"
-        self._names: list[str] = []
+        self._lock = lock
+        self._waiting = waiting
 
     def ready(self) -> int | None:
-        """Return the descriptor of an endpoint to the firmware, making one first unless enough wait.
-
-        Endpoints that this process made before, and nobody has open, are opened first.
+        """Return the descriptor of an endpoint that waited, or see that one is made.
 
         Raises:
-            DeviceLost: the control device or a node cannot be used.
-            DeviceBusy: likewise, for somebody has it open.
+            DeviceLost: the control device, or the node of one that waited, cannot be used.
         """
-        self._names = [name for name in self._left() if name.startswith(self._own)]
-        for name in list(self._names):
+        there = self._sysfs.endpoints(self._control)
+        self._waiting[:] = [name for name in self._waiting if name in there]
+        for name in list(self._waiting):
             try:
                 found = self._open(name)
-            except DeviceBusy:
-                self._names.remove(name)
+            except DeviceBusy:  # a child process keeps it
+                self._waiting.remove(name)
                 continue
             if isinstance(found, int):
                 return found
-        if len(self._names) < MOST_WAITING:
-            self._names.append(self._create())
+        if len(self._waiting) < MOST_WAITING:
+            self._waiting.append(self._create())
         return None
 
     def look(self) -> int | DeviceLost:
-        """Return the descriptor of one of those that wait, or what is missing yet.
+        """Return the descriptor of one that waits, or what is missing yet, of the newest.
 
         Raises:
             DeviceLost: a node cannot be used.
             DeviceBusy: likewise, for somebody has it open.
         """
-        found: int | DeviceLost = 0
-        for name in reversed(self._names):
+        missing: DeviceLost | None = None
+        for name in self._waiting:
             found = self._open(name)
             if isinstance(found, int):
-                break
-        return found
+                return found
+            missing = found
+        assert missing is not None
+        return missing
 
     def sweep(self) -> None:
-        """Take away what was left of others; one that somebody has open is refused to us, and stays."""
-        for name in self._left()[:MOST_SWEPT]:
-            node = self._sysfs.endpoints(self._control).get(name)
+        """Take away what was left; what somebody has open is refused to us, and stays."""
+        there = self._sysfs.endpoints(self._control)
+        left = [node for name, node in there.items() if self._was_left(name, self._dev / node)]
+        for node in left[:MOST_SWEPT]:
             with suppress(OSError):
-                if node is not None:
-                    fd = self._kernel.open(self._dev / node)
-                    destroy(self._kernel, fd)
-                    self._kernel.close(fd)
+                fd = self._kernel.open(self._dev / node)
+                destroy(self._kernel, fd)
+                self._kernel.close(fd)
+        self._waiting.clear()
 
-    def _left(self) -> list[str]:
-        return [name for name in self._sysfs.endpoints(self._control) if name.startswith(_PREFIX)]
+    def _was_left(self, name: str, node: Path) -> bool:
+        if name in self._waiting:
+            return True
+        with suppress(OSError):
+            age = self._kernel.changed(self._lock) - self._kernel.changed(node)
+            return name.startswith(_PREFIX) and age >= LEFT_AFTER
+        return False
 
     def _create(self) -> str:
         """Make an endpoint towards the firmware; the kernel tells nothing of it but success."""
-        name = f"{self._own}{secrets.token_hex(4)}"
+        name = f"{_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
         node = self._dev / self._control.directory.name
         argument = bytearray(ENDPOINT_INFO.pack(name.encode(), ADDR_ANY, FIRMWARE_ENDPOINT))
         call = "open"

@@ -98,7 +98,7 @@ class RunTimedOut(VmError):
 
 @final
 class ConnectionLost(VmError):
-    """The endpoint is gone, as after a stop of the DSP, or its memory failed. The next call connects again."""
+    """The endpoint is gone, as when the DSP stops, or its memory failed. The next call connects again."""
 
 
 @final
