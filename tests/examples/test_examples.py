@@ -34,6 +34,7 @@ def test_there_is_no_example_that_no_test_runs() -> None:
         "serving_loop.py",
         "stress_cancels.py",
         "mxa_script.py",
+        "c7x_script.py",
     }
 
 
@@ -80,3 +81,9 @@ def test_the_books_balance_after_the_stress() -> None:
 
 def test_the_script_for_the_vendors_module_reads_every_frame() -> None:
     assert re.fullmatch(r"50 frames, the last one is a \d\n", run("mxa_script.py"))
+
+
+def test_the_script_for_the_vendors_class_runs_in_its_three_ways() -> None:
+    first, last = run("c7x_script.py").splitlines()
+    assert re.fullmatch(r"20 crops; the first: 4 offsets, \d+% sure", first)
+    assert re.fullmatch(r"the last: \d+% sure, 1000000 cycles", last)

@@ -355,7 +355,7 @@ def test_a_firmware_that_has_forgotten_the_module(make: Make, dsp: SimulatedDsp)
     with pytest.raises(DspRestarted) as caught:
         vm["main"](floats(1))
     assert isinstance(caught.value.__cause__, DspRefusal)
-    assert caught.value.status == -12
+    assert caught.value.status == -10
     assert not is_loaded(vm)
     assert np.array_equal(vm["main"](floats(3)).numpy(), 2 * floats(3))
 

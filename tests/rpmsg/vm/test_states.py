@@ -66,8 +66,9 @@ def test_the_constructor_does_no_io(tmp_path: Path) -> None:
     ids=str,
 )
 def test_the_constructor_refuses_what_no_option_is(wrong: dict[str, Any]) -> None:
+    make: Any = C7xVirtualMachine
     with pytest.raises(OptionError, match=next(iter(wrong))):
-        C7xVirtualMachine(**{"module_path": "lib0.out", **wrong})
+        make(**{"module_path": "lib0.out", **wrong})
 
 
 def test_the_constructor_takes_numbers_of_numpy() -> None:

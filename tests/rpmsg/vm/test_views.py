@@ -190,7 +190,7 @@ def test_another_view_that_goes_while_it_is_read(memory: Array, monkeypatch: pyt
         np.concatenate([one, two])
 
 
-def opened(slices: list[Any], function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def opened(slices: list[Any], function: Callable[[Any], Any]) -> Any:
     def note(part: Any, *_: Any) -> Any:
         slices.append(part)
         return function(part)
@@ -204,7 +204,7 @@ def test_functions_that_are_called_back_get_copies(memory: Array, name: str) -> 
     total = opened(slices, lambda part: part.sum(axis=0, keepdims=True))
     same = opened(slices, lambda part: part)
     calls: dict[str, Callable[[Any], Any]] = {
-        "along an axis": lambda held: np.apply_along_axis(np.sum if held is memory else total, 1, held),
+        "along an axis": lambda held: np.apply_along_axis(total, 1, held),
         "over axes": lambda held: np.apply_over_axes(total, held, [0]),
         "piecewise": lambda held: np.piecewise(held, [held > 0], [same, 0]),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, Self, final
+from typing import Final, Self, cast, final
 
 import numpy as np
 
@@ -209,7 +209,5 @@ class Connection:
 
 def _readonly(array: Array) -> Array:
     """Return an array that cannot be made writable again."""
-    held: Array = np.ndarray(
-        array.shape, array.dtype, memoryview(array.reshape(-1).view(np.uint8)).toreadonly()
-    )
-    return held
+    content = memoryview(cast("bytes", array.reshape(-1).view(np.uint8))).toreadonly()
+    return np.frombuffer(content, np.uint8).view(array.dtype).reshape(array.shape)

@@ -86,7 +86,8 @@ def as_content(source: object) -> Array:
         InputTypeError: it gives no array of numbers.
         InputShapeError: it has more than 6 extents.
     """
-    array = _listed(source) if isinstance(source, list | tuple | int | float) else _array(source)
+    listed = isinstance(source, list | tuple | int | float)
+    array = _listed(source) if listed else _array(source)
     if array.dtype.kind not in "biuf":
         checked_dtype(array.dtype)
     checked_shape(array.shape)

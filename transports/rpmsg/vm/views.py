@@ -155,7 +155,7 @@ class ResultView(NDArrayOperatorsMixin):
         return self._cell.read(len)
 
     def __contains__(self, item: object) -> bool:
-        return bool(self._called(lambda held, wanted: (held == wanted).any(), (self, item), {}))
+        return bool(self._called(_contains, (self, item), {}))
 
     def __bool__(self) -> bool:
         return self._cell.read(bool)
@@ -191,9 +191,10 @@ class ResultView(NDArrayOperatorsMixin):
         return self.numpy().__reduce_ex__(protocol)
 
     def _method(self, name: str, *args: Any, **options: Any) -> Any:
-        return self._called(
-            lambda held, *rest, **more: getattr(held, name)(*rest, **more), (self, *args), options
-        )
+        def method(held: Array, *rest: Any, **more: Any) -> Any:
+            return getattr(held, name)(*rest, **more)
+
+        return self._called(method, (self, *args), options)
 
     def _called(self, call: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any]) -> Any:
         given = (tuple(args), dict(options))
@@ -216,6 +217,10 @@ def _wrapped(value: Any, views: Sequence[ResultView]) -> Any:
     if type(value) in {tuple, list}:
         return type(value)(_wrapped(each, views) for each in value)
     return value
+
+
+def _contains(held: Array, item: Any) -> bool:
+    return bool((held == item).any())
 
 
 def _is_callback(value: object) -> bool:
