@@ -85,7 +85,7 @@ def test_a_sidecar_that_contradicts_is_found(repertory: Repertory, lib0: Path) -
     lib0.with_name("lib0.out.json").write_bytes(SIDECAR)
     done = repertory("inspect", lib0)
     assert done.code == 1
-    assert "1 inputs are described, the module tells 2" in done.err
+    assert f"{lib0}: {lib0}.json: net: 1 inputs are described, the module tells 2" in done.err
 
 
 def test_the_sidecar_of_a_packed_file_is_inside(repertory: Repertory, onnx: Onnx, lib0: Path) -> None:
@@ -121,6 +121,9 @@ def test_an_open_shape_is_asked_for(repertory: Repertory, onnx: Onnx, lib0: Path
         (["--chips", "4"], "--chips is for the family memx"),
         (["--chips", "0"], "--chips is for the family memx"),
         (["--co-map"], "--co-map is for the family memx"),
+        (["--latency-ms", "-1"], "--latency-ms -1: 0 to 3600000 ms are possible"),
+        (["--latency-ms", "nan"], "--latency-ms nan: "),
+        (["--latency-ms", "3600001"], "--latency-ms 3.6e+06: "),
         (["--interval-ms", "0"], "--interval-ms is for the family memx"),
         (["--shape", "x=1,2"], "no input is called 'x'; there are input_2"),
     ],
@@ -146,3 +149,31 @@ def test_inspect_a_truncated_module(repertory: Repertory, lib0: Path, length: in
     done = repertory("inspect", lib0)
     assert (done.code, done.out) == (1, "")
     assert done.err.startswith(f"repertory inspect: {lib0}: ELF: ")
+
+
+@pytest.mark.parametrize("name", ["lib0.out", "lib0", "lib0.bin"])
+@pytest.mark.parametrize("data", [b"", bytes(64), b"MZ and so on", b"\x89PNG\r\n\x1a\n"])
+def test_inspect_what_is_nothing_that_we_know(
+    repertory: Repertory, tmp_path: Path, name: str, data: bytes
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    done = repertory("inspect", tmp_path / name)
+    assert (done.code, done.out) == (1, "")
+    reason = f"neither ELF module, DFP, ONNX nor sketch ({len(data)} bytes)"
+    assert done.err == f"repertory inspect: {tmp_path / name}: {reason}\n"
+
+
+def test_inspect_what_claims_to_be_a_dfp(repertory: Repertory, tmp_path: Path) -> None:
+    (tmp_path / "net.dfp").write_bytes(b"")
+    assert "no DFP file: too short" in repertory("inspect", tmp_path / "net.dfp").err
+    (tmp_path / "net").write_bytes(b"\x05" + bytes(63))
+    assert "DFP version 5 is the legacy format" in repertory("inspect", tmp_path / "net").err
+
+
+def test_what_is_no_file_is_not_read(repertory: Repertory, tmp_path: Path) -> None:
+    done = repertory("inspect", "/dev/zero")
+    assert (done.code, done.out) == (1, "")
+    assert "/dev/zero: it is a character device; a regular file is wanted" in done.err
+    done = repertory("pack", "/dev/zero", "--family", "c7x", "-o", tmp_path / "lib0.out")
+    assert done.code == 1
+    assert "/dev/zero: it is a character device" in done.err

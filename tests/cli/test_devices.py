@@ -1,9 +1,14 @@
 from __future__ import annotations
 
 import ctypes.util
+from functools import partial
 from pathlib import Path
 
 import pytest
+
+from repertory.runtime.commands import devices
+from repertory.transports.rpmsg.linux.survey import survey
+from tests.rpmsg.linux.tree import Tree
 
 from .conftest import Repertory
 
@@ -40,6 +45,22 @@ def test_a_library_of_somebody_else(repertory: Repertory) -> None:
     reason = repertory("devices", "--library", libc, "--json").json["memx"]["reason"]
     assert "lacks memx_" in reason
     assert "not libmemx" in reason
+
+
+def test_what_reads_modules_is_missed(
+    repertory: Repertory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = Tree(tmp_path)
+    tree.dsp()
+    here = partial(survey, str(tree.sysfs), str(tree.dev))
+    monkeypatch.setattr(devices, "survey_dsps", here)
+    assert "pyelftools" not in repertory("devices").out
+    assert "modules" not in repertory("devices", "--json").json["c7x"]
+    monkeypatch.setattr(devices, "find_spec", lambda _: None)
+    assert '  modules cannot be read: pyelftools is missing: pip install "repertory[c7x]"\n' in (
+        repertory("devices").out
+    )
+    assert "pyelftools is missing" in repertory("devices", "--json").json["c7x"]["modules"]
 
 
 def test_a_person_reads_one_line_a_family(repertory: Repertory) -> None:

@@ -32,6 +32,13 @@ def test_a_given_sidecar_counts_before_it(module: Path, tmp_path: Path) -> None:
         assert Artifact.read(ELF, sidecar=given).sidecar == b"other"
 
 
+def test_a_sidecar_is_called_by_where_it_came_from(module: Path, tmp_path: Path) -> None:
+    beside = tmp_path / "lib0.out.json"
+    assert Artifact.read(module).sidecar_name == str(beside)
+    assert Artifact.read(ELF, sidecar=beside).sidecar_name == str(beside)
+    assert Artifact.read(module, sidecar=b"other").sidecar_name == "sidecar="
+
+
 def test_without_one_there_is_none(tmp_path: Path) -> None:
     path = tmp_path / "lib0.out"
     path.write_bytes(ELF)
@@ -48,7 +55,7 @@ def test_a_sidecar_that_cannot_be_read_is_no_missing_one(module: Path, tmp_path:
     beside = module.with_name("lib0.out.json")
     beside.unlink()
     beside.mkdir()
-    with pytest.raises(ArtifactError, match=r"lib0\.out\.json: Is a directory"):
+    with pytest.raises(ArtifactError, match=r"lib0\.out\.json: it is a directory"):
         Artifact.read(module)
     with pytest.raises(ArtifactError, match=r"none\.json: No such file"):
         Artifact.read(module, sidecar=tmp_path / "none.json")

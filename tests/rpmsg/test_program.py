@@ -73,10 +73,23 @@ def test_nothing_that_describes_the_tensors_is_an_error_that_shows_what_to_write
 
 
 def test_a_sidecar_that_contradicts_the_module() -> None:
-    with pytest.raises(ArtifactError, match=r"lib0\.out: net: 1 inputs are described, the module tells 2"):
+    with pytest.raises(ArtifactError, match=r"lib0\.out: sidecar=: net: 1 inputs are described, the module"):
         prepare_dynmod(artifact(linked(), sidecar=SIDECAR), simulated=False)
-    with pytest.raises(ArtifactError, match=r"lib0\.out: the sidecar cannot be read"):
+    with pytest.raises(ArtifactError, match=r"lib0\.out: sidecar=: the sidecar cannot be read"):
         prepare_dynmod(artifact(COMPILED, sidecar=b"{"), simulated=False)
+
+
+@pytest.mark.parametrize("simulated", [True, False])
+def test_what_is_wrong_with_a_sidecar_names_its_file(simulated: bool) -> None:
+    for data, sidecar in ((COMPILED, b"{"), (linked(), SIDECAR)):
+        given = Artifact("lib0.out", data, None, graph(), sidecar, "/m/lib0.out.json")
+        with pytest.raises(ArtifactError, match=r"^lib0\.out: /m/lib0\.out\.json: (the side|net: 1 in)"):
+            prepare_dynmod(given, simulated=simulated)
+
+
+def test_a_twin_that_does_not_fit_names_the_module() -> None:
+    with pytest.raises(ArtifactError, match=r"^lib0\.out: "):
+        prepare_dynmod(artifact(COMPILED, sidecar=SIDECAR, twin=b"no graph"), simulated=True)
 
 
 def test_a_twin_on_real_hardware() -> None:

@@ -119,7 +119,8 @@ def test_a_node_that_never_appears(make_dsp: MakeDsp, tree: Tree, machine: Machi
     assert f"{tree.dev}/rpmsg0: open: No such file or directory" in reason
     assert 2.0 <= clock.seconds < 2.1
     assert machine.left[0] == 0
-    tree.late["rpmsg0"] = 1
+    tree.late["rpmsg0"] = tree.late["rpmsg1"] = 1
+    tree.udev()
     _open(make_dsp()).close()  # the one that waited, once it is there
 
 
@@ -181,15 +182,26 @@ def test_retries_leave_few_endpoints_and_the_next_open_none(
         _refused(make_dsp())
     assert len(machine.channels) == MOST_WAITING
     machine.denied.remove("rpmsg2")  # any of them will do
-    endpoint = _open(make_dsp())
+    dsp = make_dsp()
+    endpoint = _open(dsp)
     assert [channel.fd >= 0 for channel in machine.channels].count(True) == 1
     endpoint.close()
     assert len(machine.channels) == MOST_WAITING - 1
     machine.denied.clear()
-    _open(make_dsp()).close()
-    for index in range(10):
-        machine.ages[f"rpmsg{index}"] = LEFT_AFTER + 1
-    _open(make_dsp()).close()
+    _open(dsp).close()
+    assert machine.left == (0, [], 0)
+
+
+def test_an_endpoint_that_is_broken_for_good_is_in_nobodys_way(
+    make_dsp: MakeDsp, tree: Tree, machine: Machine
+) -> None:
+    tree.dsp()
+    machine.failures["open rpmsg0"] = [errno.EIO] * 4
+    assert "Input/output error" in _refused(make_dsp())
+    dsp = make_dsp()
+    _open(dsp).close()  # another one; the first is still broken when it is looked for, and to be taken away
+    assert len(machine.channels) == 1
+    _open(dsp).close()  # it is well again
     assert machine.left == (0, [], 0)
 
 

@@ -348,6 +348,9 @@ class Scripted(Kernel):
     def may_use(self, path: Path) -> NoReturn:
         raise NotImplementedError
 
+    def changed(self, path: Path) -> NoReturn:
+        raise NotImplementedError
+
 
 ENDS = (errno.EPIPE, errno.ENETRESET, errno.ENODEV, errno.EBADF, errno.ENXIO, 512)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -14,9 +14,11 @@ from repertory.runtime.cli import main
 from repertory.transports.address import Address
 from repertory.transports.families import connect
 from repertory.transports.real import RealWorld
+from repertory.transports.rpmsg import simulated
 from repertory.transports.rpmsg.hardware import C7xOptions, hardware_dsp
 from repertory.transports.rpmsg.linux.dsp import LinuxDsp
 from repertory.transports.rpmsg.ping import dsp_at, ping
+from repertory.transports.rpmsg.simulator.dsp import SimulatedDsp
 from repertory.transports.virtual import VirtualWorld
 from repertory.transports.world import drive
 
@@ -75,6 +77,7 @@ def test_targets(target: str, name: str) -> None:
         ("c7x://?run_bound=0", "run_bound"),
         ("c7x://?load_bound=3601", "load_bound"),
         ("c7x://?tsc_mhz=0", "tsc_mhz"),
+        ("c7x://?tsc_mhz=1e-300", "tsc_mhz"),
         ("c7x://?any_machine=perhaps", "any_machine"),
         ("c7x://?isolation=thread", "isolation"),
     ],
@@ -102,6 +105,33 @@ async def test_hardware_does_not_run_on_virtual_time(anyio_backend: object) -> N
     async with VirtualWorld() as world:
         with pytest.raises(ConfigError, match="use sim\\+c7x://"):
             connect("c7x://", world)
+
+
+@pytest.mark.parametrize("scheme", ["c7x", "sim+c7x"])
+def test_a_ping_is_from_this_process(scheme: str) -> None:
+    with pytest.raises(ConfigError, match="leave isolation=process away"):
+        dsp_at(f"{scheme}://?isolation=process", RealWorld())
+    assert dsp_at(f"{scheme}://?isolation=none", RealWorld()).name == "7e000000.dsp"
+
+
+def test_a_simulated_dsp_is_pinged_without_what_computes_twins(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> NoReturn:
+        raise ConfigError("onnxruntime is missing")
+
+    monkeypatch.setattr(simulated, "load_onnxruntime", missing)
+    dsp = dsp_at("sim+c7x://", RealWorld())
+    assert isinstance(dsp, SimulatedDsp)
+    with pytest.raises(ConfigError, match="onnxruntime is missing"):
+        simulated.simulated_dsp(Address.parse("sim+c7x://"), RealWorld())
+    for isolation in ("none", "process"):
+        with pytest.raises(ConfigError, match="onnxruntime is missing"):
+            connect(f"sim+c7x://?isolation={isolation}", RealWorld())
+
+
+@pytest.mark.parametrize("query", ["load_mbs=1e-300", "load_mbs=0.09", "tsc_mhz=1e-300", "load_ms=3600001"])
+def test_a_simulated_dsp_has_numbers_that_can_be_reckoned_with(query: str) -> None:
+    with pytest.raises(ConfigError, match=query.partition("=")[0]):
+        connect(f"sim+c7x://?{query}", RealWorld())
 
 
 def _firmware(machine: Machine, version: int = 0x020103, jobs: int = 7) -> None:

@@ -44,6 +44,15 @@ def test_permission_is_asked_for_who_we_are_to_the_kernel(mode: int, may: bool, 
     assert not LinuxKernel().may_use(shared / "none")
 
 
+def test_when_a_file_was_changed_last(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).touch()
+    first, second = (LinuxKernel().changed(tmp_path / name) for name in ("first", "second"))
+    assert 0 <= second - first < 10
+    with pytest.raises(FileNotFoundError):
+        LinuxKernel().changed(tmp_path / "none")
+
+
 def test_an_ioctl_changes_its_argument() -> None:
     """FIONREAD tells how many bytes wait in a pipe."""
     reader, writer = os.pipe()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import threading
 import time
@@ -295,6 +296,7 @@ def descriptors() -> int:
     for thread in threading.enumerate():
         if thread.name.startswith("simulated"):
             thread.join(20)
+    gc.collect()
     return len([*Path("/proc/self/fd").iterdir()])
 
 

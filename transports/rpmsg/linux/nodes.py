@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, final
 
-from repertory.models.errors import DeviceBusy, DeviceLost
+from repertory.models.errors import DeviceBusy, DeviceError, DeviceLost
 
 from .discovery import FIRMWARE_ENDPOINT, Control, Sysfs
 from .kernel import ADDR_ANY, ENDPOINT_INFO, RPMSG_CREATE_EPT, RPMSG_DESTROY_EPT, Kernel
@@ -70,36 +70,42 @@ class Nodes:
         """Return the descriptor of an endpoint that waited, or see that one is made.
 
         Raises:
-            DeviceLost: the control device, or the node of one that waited, cannot be used.
+            DeviceLost: the control device cannot be used.
         """
         there = self._sysfs.endpoints(self._control)
         self._waiting[:] = [name for name in self._waiting if name in there]
         for name in list(self._waiting):
-            try:
-                found = self._open(name)
-            except DeviceBusy:  # a child process keeps it
-                self._waiting.remove(name)
-                continue
-            if isinstance(found, int):
-                return found
+            with suppress(DeviceLost):
+                try:
+                    if isinstance(found := self._open(name), int):
+                        return found
+                except DeviceBusy:  # a child process keeps it
+                    self._waiting.remove(name)
         if len(self._waiting) < MOST_WAITING:
             self._waiting.append(self._create())
         return None
 
     def look(self) -> int | DeviceLost:
-        """Return the descriptor of one that waits, or what is missing yet, of the newest.
+        """Return the descriptor of one that waits, or what is missing yet.
 
         Raises:
-            DeviceLost: a node cannot be used.
+            DeviceLost: no node can be used, however long we wait.
             DeviceBusy: likewise, for somebody has it open.
         """
         missing: DeviceLost | None = None
+        failed: DeviceError | None = None
         for name in self._waiting:
-            found = self._open(name)
+            try:
+                found = self._open(name)
+            except (DeviceBusy, DeviceLost) as error:
+                failed = error
+                continue
             if isinstance(found, int):
                 return found
             missing = found
-        assert missing is not None
+        if missing is None and failed is not None:
+            raise failed
+        assert missing is not None, "one was made"
         return missing
 
     def sweep(self) -> None:
@@ -111,7 +117,6 @@ class Nodes:
                 fd = self._kernel.open(self._dev / node)
                 destroy(self._kernel, fd)
                 self._kernel.close(fd)
-        self._waiting.clear()
 
     def _was_left(self, name: str, node: Path) -> bool:
         if name in self._waiting:
@@ -149,13 +154,15 @@ class Nodes:
             )
         node = self._dev / node_name
         try:
-            return self._kernel.open(node)
+            fd = self._kernel.open(node)
         except OSError as error:
             refused = _refused(node, "open", error)
             if isinstance(refused, DeviceLost) and error.errno in {errno.ENOENT, *_FORBIDDEN}:
                 refused.__cause__ = error
                 return refused
             raise refused from error
+        self._waiting.remove(name)
+        return fd
 
 
 def destroy(kernel: Kernel, fd: int) -> None:

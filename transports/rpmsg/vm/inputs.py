@@ -18,6 +18,7 @@ from repertory.transports.rpmsg.wire.messages import MAX_DIMS, MAX_INPUTS
 from .errors import InputCountError, InputShapeError, InputTypeError
 
 __all__ = [
+    "Tensor",
     "as_array",
     "as_content",
     "check_count",
@@ -86,8 +87,7 @@ def as_content(source: object) -> Array:
         InputTypeError: it gives no array of numbers.
         InputShapeError: it has more than 6 extents.
     """
-    listed = isinstance(source, list | tuple | int | float)
-    array = _listed(source) if listed else _array(source)
+    array = _listed(source) if _is_listed(source) else _array(source)
     if array.dtype.kind not in "biuf":
         checked_dtype(array.dtype)
     checked_shape(array.shape)
@@ -172,6 +172,10 @@ def _same(shape: tuple[int, ...], wanted: tuple[Dim, ...]) -> bool:
 def _list(items: Sequence[object]) -> str:
     more = f" and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
     return ", ".join(map(str, items[:_NAMED])) + more
+
+
+def _is_listed(source: object) -> bool:
+    return isinstance(source, list | tuple | int | float)
 
 
 def _listed(source: object) -> Array:

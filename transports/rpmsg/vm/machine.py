@@ -6,15 +6,13 @@ import atexit
 import contextlib
 import functools
 import logging
-import math
-import operator
 import os
 import threading
 import weakref
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, Self, SupportsIndex, TypeVar, cast, final
+from typing import Any, Final, Self, TypeVar, final
 
 import numpy.typing as npt
 
@@ -38,7 +36,6 @@ from .errors import (
     InputTypeError,
     ModuleNotFound,
     ModuleRejected,
-    OptionError,
     RunFailed,
     RunTimedOut,
     VmClosed,
@@ -47,6 +44,7 @@ from .errors import (
 from .inputs import as_array, check_count, checked_shape, described, element_type
 from .module_file import ModuleFile
 from .nd import HostArray, NDArray
+from .options import bytes_option, path_option, seconds_option, source_option
 from .staging import Input, StagedInput
 from .views import Lease
 
@@ -105,13 +103,13 @@ class C7xVirtualMachine:
         timeout: float = RUN_TIMEOUT,
         reopen: bool = False,
     ) -> None:
-        self._path = _path("module_path", module_path)
-        if _path("so_path", so_path) != Path(SO_PATH):
+        self._path = path_option("module_path", module_path)
+        if path_option("so_path", so_path) != Path(SO_PATH):
             _say_unused()
-        self._sidecar = None if sidecar is None else _path("sidecar", sidecar)
-        self._sizes = (_bytes("input_bytes", input_bytes), _bytes("output_bytes", output_bytes))
-        self._timeout = _seconds("timeout", timeout)
-        self._address = _source(address)
+        self._sidecar = None if sidecar is None else path_option("sidecar", sidecar)
+        self._sizes = (bytes_option("input_bytes", input_bytes), bytes_option("output_bytes", output_bytes))
+        self._timeout = seconds_option("timeout", timeout)
+        self._address = source_option(address)
         self.copied_inputs = 0
         self.staged_inputs = 0
         self._reopen = reopen
@@ -339,40 +337,6 @@ def _call_if_alive(method: weakref.WeakMethod[Callable[[], None]]) -> None:
 @functools.cache
 def _say_unused() -> None:
     _log.info("so_path is not used: repertory speaks to the DSP itself, without libc7x_arm_runtime.so")
-
-
-def _path(name: str, value: object) -> Path:
-    if not isinstance(value, str | os.PathLike):
-        raise OptionError(f"{name} is {value!r}: no path")
-    return Path(cast("str | os.PathLike[str]", value))
-
-
-def _bytes(name: str, value: object) -> int | None:
-    if value is None:
-        return None
-    try:
-        size = operator.index(cast("SupportsIndex", value))
-    except TypeError as error:
-        raise OptionError(f"{name} is {value!r}: no number of bytes") from error
-    if size < 1:
-        raise OptionError(f"{name} is {size}: at least 1 byte is needed")
-    return size
-
-
-def _seconds(name: str, value: object) -> float:
-    try:
-        seconds = math.nan if isinstance(value, str) else float(cast("float", value))
-    except (TypeError, ValueError, OverflowError) as error:
-        raise OptionError(f"{name} is {value!r}: no number of seconds") from error
-    if not 0 < seconds < math.inf:
-        raise OptionError(f"{name} is {value!r}: a run takes more than 0 seconds, and ends")
-    return seconds
-
-
-def _source(address: object) -> Source | None:
-    if address is None or isinstance(address, str) or callable(address):
-        return cast("Source | None", address)
-    raise OptionError(f"address is {address!r}: neither an address nor what gives a DSP")
 
 
 def _checked(inputs: tuple[Any, ...]) -> list[Input]:
