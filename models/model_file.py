@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from .elf_header import is_elf
 from .errors import ArtifactError, ConfigError
@@ -54,10 +54,10 @@ def contents(source: object, what: str, *, most: int = MAX_FILE) -> bytes:
     if isinstance(source, bytes):
         return source
     if isinstance(source, bytearray | memoryview):
-        return bytes(source)
+        return bytes(cast("bytearray", source))
     if not isinstance(source, str | os.PathLike):
         raise ConfigError(f"{what}: a path or bytes are wanted, and not {type(source).__name__}")
-    return read_file(Path(source), most=most)
+    return read_file(Path(cast("str | os.PathLike[str]", source)), most=most)
 
 
 def read_file(path: Path, *, most: int = MAX_FILE) -> bytes:

@@ -73,7 +73,7 @@ class Artifact:
     network: str | None = None
     twin: bytes | None = None
     sidecar: bytes | None = None
-    sidecar_name: str = field(default=_GIVEN, compare=False)
+    sidecar_name: str = field(default=_GIVEN, compare=False, kw_only=True)
 
     @classmethod
     def read(
@@ -104,7 +104,7 @@ class Artifact:
             network,
             None if twin is None else _twin(contents(twin, "twin=")),
             None if sidecar is None else contents(sidecar, _GIVEN, most=MAX_SIDECAR),
-            str(sidecar) if isinstance(sidecar, str | PathLike) else _GIVEN,
+            sidecar_name=str(sidecar) if isinstance(sidecar, str | PathLike) else _GIVEN,
         )
 
 

@@ -47,6 +47,10 @@ def test_a_library_of_somebody_else(repertory: Repertory) -> None:
     assert "not libmemx" in reason
 
 
+def _none(_: str) -> None:
+    pass
+
+
 def test_what_reads_modules_is_missed(
     repertory: Repertory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,7 +60,7 @@ def test_what_reads_modules_is_missed(
     monkeypatch.setattr(devices, "survey_dsps", here)
     assert "pyelftools" not in repertory("devices").out
     assert "modules" not in repertory("devices", "--json").json["c7x"]
-    monkeypatch.setattr(devices, "find_spec", lambda _: None)
+    monkeypatch.setattr(devices, "find_spec", _none)
     assert '  modules cannot be read: pyelftools is missing: pip install "repertory[c7x]"\n' in (
         repertory("devices").out
     )

@@ -82,7 +82,7 @@ def test_a_sidecar_that_contradicts_the_module() -> None:
 @pytest.mark.parametrize("simulated", [True, False])
 def test_what_is_wrong_with_a_sidecar_names_its_file(simulated: bool) -> None:
     for data, sidecar in ((COMPILED, b"{"), (linked(), SIDECAR)):
-        given = Artifact("lib0.out", data, None, graph(), sidecar, "/m/lib0.out.json")
+        given = Artifact("lib0.out", data, None, graph(), sidecar, sidecar_name="/m/lib0.out.json")
         with pytest.raises(ArtifactError, match=r"^lib0\.out: /m/lib0\.out\.json: (the side|net: 1 in)"):
             prepare_dynmod(given, simulated=simulated)
 

@@ -102,7 +102,6 @@ class Engine:
         self._session: Session | None = None
         self._closing = False
         self._giving_up = False
-        self._leaving = False
 
     # -- from the event loop -----------------------------------------------------------------------
 
@@ -125,8 +124,8 @@ class Engine:
 
     @property
     def interrupted(self) -> bool:
-        """Whether a control call that goes on shall end early; the last unload may not."""
-        return self._giving_up or (self._closing and not self._leaving)
+        """Whether a control call that goes on shall end early: a load is given its time, an opening is not."""
+        return self._giving_up or (self._closing and self._session is None)
 
     def ended(self, error: DeviceError) -> None:
         """The loop has ended by an error: whatever is still asked of it gets that."""
@@ -374,7 +373,6 @@ class Engine:
 
     async def _leave(self) -> None:
         """Unload, so that the DSP's slot is free for whoever comes next."""
-        self._leaving = True
         with suppress(DeviceError):
             await self._connected().unload()
 

@@ -178,7 +178,7 @@ def test_retries_leave_few_endpoints_and_the_next_open_none(
 ) -> None:
     tree.dsp()
     machine.denied.update(f"rpmsg{index}" for index in range(40))
-    for _ in range(10):
+    for _ in range(MOST_WAITING + 2):
         _refused(make_dsp())
     assert len(machine.channels) == MOST_WAITING
     machine.denied.remove("rpmsg2")  # any of them will do

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, final
@@ -77,7 +78,7 @@ class Nodes:
         for name in list(self._waiting):
             with suppress(DeviceLost):
                 try:
-                    if isinstance(found := self._open(name), int):
+                    if isinstance(found := self._open(name, there), int):
                         return found
                 except DeviceBusy:  # a child process keeps it
                     self._waiting.remove(name)
@@ -92,11 +93,12 @@ class Nodes:
             DeviceLost: no node can be used, however long we wait.
             DeviceBusy: likewise, for somebody has it open.
         """
+        there = self._sysfs.endpoints(self._control)
         missing: DeviceLost | None = None
         failed: DeviceError | None = None
         for name in self._waiting:
             try:
-                found = self._open(name)
+                found = self._open(name, there)
             except (DeviceBusy, DeviceLost) as error:
                 failed = error
                 continue
@@ -143,8 +145,8 @@ class Nodes:
             raise _refused(node, call, error) from error
         return name
 
-    def _open(self, name: str) -> int | DeviceLost:
-        node_name = self._sysfs.endpoints(self._control).get(name)
+    def _open(self, name: str, there: Mapping[str, str]) -> int | DeviceLost:
+        node_name = there.get(name)
         if node_name is None:
             return DeviceLost(
                 f"{self._control.directory}: no endpoint {name} has appeared within {NODE_BOUND:g} s;"
