@@ -28,6 +28,7 @@ def classify(path: str) -> None:
         first = random.random((1, 24, 24, 3), np.float32)
         boxes, scores = vm["main"](tvm.nd.array(first))  # copies, ours for good
         staged = vm.create_input((1, 24, 24, 3), "float32")  # where the DSP reads
+        surest = 0.0
         for _ in range(FRAMES):
             staged.copyfrom(random.random((1, 24, 24, 3), np.float32))
             _, view = vm.run_nocopy(staged)  # where the DSP has written; until the next run

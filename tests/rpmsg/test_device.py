@@ -422,6 +422,7 @@ async def test_closing_the_runtime_cuts_short_what_takes_long(
     """A DSP that is waited for, and a load that never ends: both have bounds far beyond the runtime's."""
     board = Board(params(wire))
     rt = open_virtual(board.source())
+    began = 0.0
     async with anyio.create_task_group() as tasks, rt:
         model = await rt.load(module(), name="double")
         if state == "opening":

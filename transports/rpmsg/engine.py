@@ -124,7 +124,7 @@ class Engine:
 
     @property
     def interrupted(self) -> bool:
-        """Whether a control call that goes on shall end early: a load is given its time, an opening is not."""
+        """Whether a control call shall end early. A load is given its time, an opening is not."""
         return self._giving_up or (self._closing and self._session is None)
 
     def ended(self, error: DeviceError) -> None:
