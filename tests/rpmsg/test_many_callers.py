@@ -62,7 +62,7 @@ async def wrong(rt: Runtime, requests: int, *models: str) -> int:
 async def test_ten_thousand_requests_on_two_dsps(anyio_backend: object, wire: int) -> None:
     """All of them with each version of the wire on one backend, and a part on the other."""
     here = "asyncio" if wire == 2 else "trio"
-    requests = 10_000 if sniffio.current_async_library() == here else 2_000
+    requests = 10_000 if sniffio.current_async_library() == here else 1_000
     pair = boards(wire)
     async with open_virtual(*(board.source(f"dsp {at}") for at, board in enumerate(pair))) as rt:
         assert await wrong(rt, requests, "double") == 0

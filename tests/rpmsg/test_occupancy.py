@@ -16,7 +16,7 @@ from repertory.transports.rpmsg.simulator.parameters import SimulatedC7x
 from tests.rpmsg.dsps import Board, module, tensor
 from tests.runtime.support import open_virtual
 
-CALLERS, REQUESTS = 64, 400
+CALLERS, REQUESTS = 64, 200
 
 
 async def share(wire: Any, latency_ms: float, late_ms: float) -> float:
