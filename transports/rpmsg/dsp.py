@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Final
 
 from .endpoint import Endpoint
 from .memory import Buffer
 
-__all__ = ["Dsp"]
+__all__ = ["DSPS", "Dsp", "dsp_name"]
+
+DSPS: Final = ("7e000000.dsp", "7e200000.dsp")
+"""The C7x of AM67A and J722S, by their names in the device tree; c7x_compute is made for the first."""
+
+
+def dsp_name(target: str) -> str:
+    """Return the DSP that an address's target means: a number is an index of `DSPS`, nothing is the first."""
+    return {"": DSPS[0], "0": DSPS[0], "1": DSPS[1]}.get(target, target)
 
 
 class Dsp(ABC):

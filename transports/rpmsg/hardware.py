@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Final, final
+from typing import Annotated, final
 
 import msgspec
 
@@ -14,18 +14,13 @@ from repertory.transports.families import Connect
 from repertory.transports.world import World
 
 from .device import C7xDevice
-from .dsp import Dsp
+from .dsp import DSPS, Dsp, dsp_name
 from .engine import RUN_BOUND
 from .isolate import Isolation, in_process
 from .linux.dsp import LinuxDsp
 from .session import LOAD_BOUND, Ledger
 
-__all__ = ["DEFAULT", "C7xOptions", "hardware", "hardware_dsp"]
-
-DEFAULT: Final = "7e000000.dsp"
-"""The first C7x of AM67A and J722S, the one that c7x_compute is made for."""
-
-_NUMBERED: Final = {"": DEFAULT, "0": DEFAULT, "1": "7e200000.dsp"}
+__all__ = ["C7xOptions", "hardware", "hardware_dsp"]
 
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=3600)]
 
@@ -102,12 +97,12 @@ def _checked(address: Address, world: World) -> None:
         raise ConfigError(f"{address.text}: real hardware does not run on virtual time; use sim+c7x://")
     if "/" in address.target or "\0" in address.target:
         raise ConfigError(
-            f"{address.text}: {address.target!r} is no DSP's name; use {address.scheme}://{DEFAULT}"
+            f"{address.text}: {address.target!r} is no DSP's name; use {address.scheme}://{DSPS[0]}"
         )
 
 
 def _name(address: Address) -> str:
-    return _NUMBERED.get(address.target, address.target)
+    return dsp_name(address.target)
 
 
 def _dsp(address: Address, options: C7xOptions, world: World) -> LinuxDsp:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, final
+from typing import Annotated, Literal, final
 
 import msgspec
 
@@ -13,16 +13,14 @@ from repertory.transports.families import Connect
 from repertory.transports.world import World
 
 from .device import C7xDevice
+from .dsp import DSPS, dsp_name
 from .engine import RUN_BOUND
 from .isolate import Isolation, in_process
 from .session import LOAD_BOUND, Ledger
 from .simulator.dsp import SimulatedDsp
 from .simulator.parameters import SimulatedC7x
 
-__all__ = ["DSPS", "SimulatedC7xOptions", "machine", "simulated", "simulated_dsp"]
-
-DSPS: Final = ("7e000000.dsp", "7e200000.dsp")
-"""The DSPs of a J722S; a number in an address stands for one of them."""
+__all__ = ["SimulatedC7xOptions", "machine", "simulated", "simulated_dsp"]
 
 Milliseconds = Annotated[float, msgspec.Meta(ge=0, le=3_600_000)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=3600)]
@@ -114,8 +112,7 @@ def _name(address: Address) -> str:
     Raises:
         ConfigError: there is no such DSP.
     """
-    target = address.target
-    named = dict(zip(("", "0", "1", *DSPS), (DSPS[0], *DSPS, *DSPS), strict=True))
-    if target not in named:
-        raise ConfigError(f"{address.text}: {target!r} is no DSP; there are 0, 1, {', '.join(DSPS)}")
-    return named[target]
+    name = dsp_name(address.target)
+    if name not in DSPS:
+        raise ConfigError(f"{address.text}: {name!r} is no DSP; there are 0, 1, {', '.join(DSPS)}")
+    return name

@@ -14,10 +14,9 @@ from repertory.models.spec import Array
 
 from .memory import Window, aligned
 from .wire.messages import DTYPE_CODES, INLINE_INPUTS, MAX_OUTPUTS, Descriptor, Inferred, Malformed, Span
-from .wire.requests import pack_descriptors, unpack_descriptors
+from .wire.requests import DESCRIPTOR_SIZE, pack_descriptors, unpack_descriptors
 
 __all__ = [
-    "DESCRIPTOR",
     "INLINE_OUTPUTS",
     "Staged",
     "describe",
@@ -27,9 +26,6 @@ __all__ = [
     "stage",
     "table_size",
 ]
-
-DESCRIPTOR: Final = 80
-"""Bytes of one tensor's description."""
 
 INLINE_OUTPUTS: Final = 5
 """Outputs that fit into a reply; the descriptions of more lie behind them in memory."""
@@ -56,7 +52,7 @@ def room_for(sizes: Iterable[int]) -> int:
 
 def table_size(count: int, inline: int) -> int:
     """Bytes of the table of descriptors, which exists where there are more than go into a message."""
-    return aligned(count * DESCRIPTOR) if count > inline else 0
+    return aligned(count * DESCRIPTOR_SIZE) if count > inline else 0
 
 
 def describe(array: Array, address: int) -> Descriptor:
@@ -122,7 +118,7 @@ def read_outputs(reply: Inferred, area: Window) -> list[Array]:
 
 def _from_table(table: Span, count: int, area: Window) -> tuple[Descriptor, ...]:
     start = table.address - area.address
-    size = count * DESCRIPTOR
+    size = count * DESCRIPTOR_SIZE
     if start < 0 or start + size > area.size or table.size < size:
         raise _absurd(f"a table of {table.size} bytes at {table.address:#x} for {count} outputs")
     try:

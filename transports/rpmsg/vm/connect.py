@@ -10,8 +10,8 @@ from typing import Final, TypeAlias, final
 from repertory.models.errors import ConfigError
 from repertory.transports.address import Address
 from repertory.transports.real import RealWorld
-from repertory.transports.rpmsg.dsp import Dsp
-from repertory.transports.rpmsg.hardware import DEFAULT, C7xOptions, hardware_dsp
+from repertory.transports.rpmsg.dsp import DSPS, Dsp
+from repertory.transports.rpmsg.hardware import C7xOptions, hardware_dsp
 from repertory.transports.rpmsg.session import Ledger
 from repertory.transports.rpmsg.simulated import simulated_dsp
 from repertory.transports.world import World
@@ -55,7 +55,7 @@ def target(source: Source | None) -> Target:
     """
     if source is not None and not isinstance(source, str):
         return Target(source)
-    text = source or os.environ.get(ADDRESS) or f"c7x://{DEFAULT}"
+    text = source or os.environ.get(ADDRESS) or f"c7x://{DSPS[0]}"
     if text not in _targets:
         _targets.setdefault(text, _parsed(text))  # another thread may have been first
     return _targets[text]
