@@ -70,10 +70,9 @@ class Request:
 
     Attributes:
         seq: its number in the message.
-        order: how many were sent before it.
+        order: its place among all that were sent, from 1 on.
         call: what it asks for.
         kind: the type of its answer.
-        job: whatever its sender keeps with it.
         reply: the answer; None while it is outstanding, and for good where it was lost.
     """
 
@@ -81,7 +80,6 @@ class Request:
     order: int
     call: Opcode
     kind: type[Reply]
-    job: object = None
     reply: Reply | None = None
 
 
@@ -206,7 +204,7 @@ class Client:
         """Since when no buffer has been free, or None."""
         return self._back_off.since
 
-    def post(self, call: Opcode, encode: Callable[[int], bytes], job: object = None) -> Request | None:
+    def post(self, call: Opcode, encode: Callable[[int], bytes]) -> Request | None:
         """Send a request without waiting; None where no buffer is free, with nothing sent.
 
         Raises:
@@ -220,7 +218,7 @@ class Client:
         self._sent += 1
         if call in _WORK:
             self._last_work = self._sent
-        request = self._outstanding[seq] = Request(seq, self._sent, call, _KINDS[call], job)
+        request = self._outstanding[seq] = Request(seq, self._sent, call, _KINDS[call])
         return request
 
     async def receive(self, timeout: float | None) -> list[Request]:
