@@ -17,6 +17,7 @@ __all__ = [
     "InvalidInput",
     "ModelClosed",
     "NameTaken",
+    "NoRoom",
     "QueueFull",
     "RepertoryError",
     "RuntimeClosed",
@@ -124,6 +125,21 @@ class DeviceHung(DeviceError):
 @final
 class DeviceLost(DeviceError):
     """The device is gone or unusable until it is opened again."""
+
+
+@final
+class NoRoom(RepertoryError):
+    """The device's memory does not suffice beside what is resident: evict something, and it may.
+
+    Attributes:
+        wanted: bytes, or None where the device did not tell.
+        free: likewise.
+    """
+
+    def __init__(self, message: str, *, wanted: int | None = None, free: int | None = None) -> None:
+        super().__init__(message)
+        self.wanted = wanted
+        self.free = free
 
 
 @final

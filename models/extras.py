@@ -8,7 +8,7 @@ from typing import Any
 
 from .errors import ConfigError
 
-__all__ = ["load_elftools", "load_onnx", "load_onnxruntime"]
+__all__ = ["load_elftools", "load_flatbuffers", "load_onnx", "load_onnxruntime"]
 
 
 @cache
@@ -19,6 +19,16 @@ def load_elftools() -> Any:
         ConfigError: it is not installed; says how to.
     """
     return _extra("elftools.elf.elffile", package="pyelftools", extra="c7x")
+
+
+@cache
+def load_flatbuffers() -> Any:
+    """Import flatbuffers: its builder, its tables and its number types.
+
+    Raises:
+        ConfigError: it is not installed; says how to.
+    """
+    return _extra("flatbuffers", extra="xm-npu")
 
 
 @cache

@@ -1,0 +1,1 @@
+"""The Goke GK7206 NPU: by the vendor's library, or by the nodes of its driver."""

@@ -1,0 +1,1 @@
+"""The vendor's library: xmedia_sys, xmedia_mmz and xmedia_cl."""

@@ -1,0 +1,1 @@
+"""A simulated NPU, below the library and below the nodes."""
