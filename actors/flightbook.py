@@ -93,9 +93,12 @@ class FlightBook:
                 start(frame)
         finally:
             entry.in_flight += started
+            entry.granted -= started
+            entry.turn_frames += started
+            if started:
+                entry.served = now
             self._rooms[program.key] -= started
             state.in_flight += started
-            state.turn_frames += started
         return started
 
     def land(self, completions: Sequence[Completion]) -> ContractError | None:

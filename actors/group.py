@@ -15,11 +15,12 @@ from repertory.models.errors import (
     DeviceError,
     DeviceHung,
     DeviceLost,
+    NoRoom,
     RepertoryError,
     again,
 )
 from repertory.models.program import Network, Program
-from repertory.transports.device import Completion, Device, Health
+from repertory.transports.device import Completion, Device, Health, Residency
 from repertory.transports.frame import Frame
 from repertory.transports.loop import Slot
 from repertory.transports.wheel import Alarm, Wheel
@@ -27,12 +28,15 @@ from repertory.transports.world import World
 
 from .actor import Actor, Envelope
 from .bounds import as_fault, close_device, open_device
+from .budget import Budget
 from .context import ModelContext
 from .flightbook import FlightBook, Tenant, blend
+from .grants import Grants
 from .mailbox import Mailbox
 from .observer import GroupObserver
 from .orders import Evict, GroupOrder, MakeResident, Probe
 from .policy import Bind, Entry, Grant, GroupState, Policy, Wait
+from .room import least_valuable, making_room
 from .stall import StallWatch
 from .vitals import Chart
 
@@ -59,6 +63,7 @@ class DeviceGroup(Actor[GroupOrder]):
         started: set once the first incarnation is open or has failed.
         error: why the device is out of service; None while it is in service.
         swaps: binds that succeeded, over all incarnations.
+        evictions: programs that had to make room for another, likewise.
         flight: what is started and not completed, and the sums of what was.
         chart: what the device last told of its health.
 
@@ -87,9 +92,11 @@ class DeviceGroup(Actor[GroupOrder]):
         self.started = anyio.Event()
         self.error: BaseException | None = None
         self.swaps = 0
+        self.evictions = 0
         self.flight = FlightBook(self.state)
         self.chart = Chart()
         self._binds: Counter[str] = Counter()
+        self._evicted: Counter[str] = Counter()
         self._connect = connect
         self._policy = policy
         self._loop = world.loop
@@ -98,10 +105,13 @@ class DeviceGroup(Actor[GroupOrder]):
         self._tenants: dict[ModelContext, Tenant] = {}
         self._by_entry: dict[Entry, Tenant] = {}
         self._window = 0
-        self._grant: Grant | None = None
-        self._left = 0
-        self._ask = True
+        self._grants = Grants()
+        self._due: Bind | None = None  # what the policy said last beside the grants
+        self._wait: Wait | None = None
+        self._asking = True  # it may have more to say
+        self._ask = True  # and may have changed its mind
         self._poked: Slot | None = None
+        self._budget = Budget(self.state, wheel, self._loop, self.poke)
         self._stall = StallWatch(wheel, self._loop, patience=self._patience, stalled=self._stalled)
         self._open = False
         self._used = False
@@ -140,6 +150,11 @@ class DeviceGroup(Actor[GroupOrder]):
         entry = self.entry(context)
         return 0 if entry is None else self._binds[entry.program.key]
 
+    def evictions_for(self, context: ModelContext) -> int:
+        """How often what serves this context had to make room here."""
+        entry = self.entry(context)
+        return 0 if entry is None else self._evicted[entry.program.key]
+
     def replace(self, context: ModelContext, program: Program, network: Network) -> Program:
         """Serve later frames of a context by this network of another program; return the one it had."""
         tenant = self._tenants[context]
@@ -155,16 +170,14 @@ class DeviceGroup(Actor[GroupOrder]):
             return None
         del self._by_entry[tenant.entry]
         self.state.entries.remove(tenant.entry)
-        if self._grant is not None and self._grant.entry is tenant.entry:
-            self._grant = None
-        if self.state.turn is tenant.entry:
-            self.state.turn = None
+        self._grants.forget(tenant.entry)
         context.detach(self, refusal)
         self.poke()
         program = tenant.entry.program
         if self.uses(program):
             return None
         self._binds.pop(program.key, None)
+        self._evicted.pop(program.key, None)
         return program
 
     def uses(self, program: Program) -> bool:
@@ -246,8 +259,11 @@ class DeviceGroup(Actor[GroupOrder]):
     def _in_service(self) -> None:
         self._open = True
         self.error = None
-        self.state.capacity = self.device.capabilities.residents
-        self._window = self.device.capabilities.window
+        capabilities = self.device.capabilities
+        self.state.capacity = capabilities.residents
+        self._budget.open(capabilities.memory)
+        self.state.bind_needs_idle = capabilities.bind_needs_idle
+        self._window = capabilities.window
         self._observer.opened(self)
         self.started.set()
 
@@ -260,14 +276,14 @@ class DeviceGroup(Actor[GroupOrder]):
                 await self._landing()
             else:
                 decision = self._advance(self._loop.now())
-                if isinstance(decision, Bind):
+                if isinstance(decision, Bind) and not self._touches_flight(decision.evict):
                     await self._bind(decision.entry, decision.evict)
-                else:
-                    self._parked = True
-                    try:
-                        await self._changed(decision.until if decision else math.inf)
-                    finally:
-                        self._parked = False
+                    continue
+                self._parked = True
+                try:
+                    await self._changed(decision.until if isinstance(decision, Wait) else math.inf)
+                finally:
+                    self._parked = False
 
     async def _changed(self, until: float = math.inf) -> None:
         """Wait until poked, at the latest until `until`."""
@@ -284,7 +300,7 @@ class DeviceGroup(Actor[GroupOrder]):
                 self._wheel.discard(alarm)
 
     async def _landing(self) -> None:
-        """Wait until nothing is in flight, or something else changed."""
+        """Wait until something has landed, or something else changed."""
         self._draining = True
         try:
             await self._changed()
@@ -295,89 +311,134 @@ class DeviceGroup(Actor[GroupOrder]):
         """Forget the device's state."""
         self.flight.clear(DeviceLost(f"{self.name} went out of service", family="group"))
         self._stall.stop()
-        self._grant = None
-        self.state.turn = None
+        self._budget.close()
+        self._withdraw()
+        self._ask = True
 
     def _advance(self, now: float) -> Bind | Wait | None:
         """Start what may be started. None: only a completion or a poke changes anything."""
         barren = 0
+        if self._due is not None and not self._touches_flight(self._due.evict):
+            self._ask = True  # its way is free: what waits may have changed meanwhile
         while True:
-            if self._grant is not None and not self._ask:
-                before = self.state.in_flight
-                if self._fill_window(now):
-                    return None
-                self._grant = None
+            if self._ask:
+                self._ask = False
+                self._withdraw()
+            if self._asking:
+                decision = self._consult(now)
+                if not self._grants.all:
+                    return decision
+            before = self.state.in_flight
+            if not self._grants.fill(self._goes_on, now):
+                self._asking = True
                 barren = barren + 1 if self.state.in_flight == before else 0
                 if barren > MAX_BARREN:
                     raise RuntimeError(f"{self._policy!r} keeps granting turns in which nothing starts")
-            self._ask = False
-            decision = self._policy.decide(self.state, now)
-            self._observer.decided(self, decision, now)
-            if not isinstance(decision, Grant):
-                self._grant = None
-                return decision
-            self._begin(decision, now)
+            elif not self._asking:
+                return self._due or self._wait
 
-    def _begin(self, grant: Grant, now: float) -> None:
-        self._grant = grant
-        self._left = grant.frames
-        self._pass_turn(grant.entry, now)
+    def _withdraw(self) -> None:
+        """All grants are in question again."""
+        if self._grants.all:
+            self._grants.withdraw()
+        self._due = self._wait = None
+        self._asking = True
 
-    def _pass_turn(self, entry: Entry, now: float) -> None:
-        """The turn is this entry's, if it is not already; the one before has been served."""
-        state = self.state
-        if state.turn is not entry:
-            if state.turn is not None:
-                state.turn.served = now
-            state.turn, state.turn_frames, state.turn_since = entry, 0, now
+    def _consult(self, now: float) -> Bind | Wait | None:
+        """Ask the policy for one decision; where one program is resident at most, one grant is all it has.
 
-    def _fill_window(self, now: float) -> bool:
-        """Start frames of the grant; False when it has ended, True when only the windows are full."""
-        grant = self._grant
-        assert grant is not None, "called with a grant"
+        Return what it is where it is no grant.
+        """
+        decision = self._policy.decide(self.state, now)
+        self._observer.decided(self, decision, now)
+        self._due = self._wait = None
+        if isinstance(decision, Grant):
+            more = self._grants.open(decision, now)
+            self._asking = more and self.state.capacity > 1
+            return None
+        if isinstance(decision, Wait):
+            self._wait = decision
+        else:
+            if self.state.bind_needs_idle:
+                self._grants.withdraw()
+            self._due = decision
+        self._asking = False
+        return decision
+
+    def _goes_on(self, grant: Grant, now: float) -> bool:
+        """Start frames of a grant; False when it has ended, True when only the windows are full."""
         if now >= grant.until:
             return False
-        state, program = self.state, grant.entry.program
-        count = min(self.flight.room(program), self._window - state.in_flight, self._left)
+        state, entry = self.state, grant.entry
+        count = min(self.flight.room(entry.program), self._window - state.in_flight, entry.granted)
         if count <= 0:
-            return self._left > 0
+            return entry.granted > 0
         if not state.in_flight:
             self._stall.begin(now)
-        started = self.flight.start(self._by_entry[grant.entry], count, now, self.device.start)
-        self._left -= started
-        return started == count and self._left > 0
+        started = self.flight.start(self._by_entry[entry], count, now, self.device.start)
+        return started == count and entry.granted > 0
 
     # -- binding -----------------------------------------------------------------------------------
 
     async def _bind(self, entry: Entry, evict: Sequence[Program]) -> ArtifactError | None:
         """Swap; return why the device refuses the program, where it does."""
-        if self._touches_flight(evict):
-            await self._landing()
-            return None  # decide again: what waits may have changed during the drain
+        self._ask = True
         began = self._loop.now()
         program = entry.program
-        self.flight.evict(evict)
         try:
-            residency = await self.device.bind(program, evict=evict)
+            residency = await self._residency(program, evict)
         except ArtifactError as error:
             self._refuse(program, error)
             return error
-        assert residency is not None, "a bind of a program returns its residency"
         ended = self._loop.now()
         self.flight.settle_in(residency)
         self.state.swap = blend(self.state.swap, ended - began)
         self.swaps += 1
         self._binds[program.key] += 1
-        self._pass_turn(entry, ended)
+        entry.turn_since, entry.turn_frames = ended, 0
         self._observer.swapped(self, program, began, ended)
         self._ask = True
         return None
 
+    async def _residency(self, program: Program, evict: Sequence[Program]) -> Residency:
+        """Bind; while the device finds no room, evict one program more, and try again."""
+        why = f"for {program.name}"
+        while True:
+            self._evict(evict, why)
+            try:
+                residency = await self.device.bind(program, evict=evict)
+            except NoRoom as error:
+                self._budget.no_room(program)
+                evict = least_valuable(self.state)[:1]
+                if not evict:
+                    raise ArtifactError(_no_room(self.name, program, error)) from error
+                why = f"for {program.name}, which found no room: {error}"
+                await self._landed(evict)
+            else:
+                assert residency is not None, "a bind of a program returns its residency"
+                return residency
+
+    def _evict(self, programs: Sequence[Program], why: str) -> None:
+        """Programs make room."""
+        gone = [program for program in programs if program.key in self.state.residents]
+        self.flight.evict(programs)
+        for program in gone:
+            self.evictions += 1
+            self._evicted[program.key] += 1
+            self._observer.evicted(self, program, why)
+
     def _touches_flight(self, evict: Sequence[Program]) -> bool:
         """Whether a bind that evicts these would change what a started frame needs."""
-        if self.device.capabilities.bind_needs_idle:
+        if self.state.bind_needs_idle:
             return self.state.in_flight > 0
         return self.flight.needs(evict)
+
+    async def _landed(self, evict: Sequence[Program]) -> None:
+        """Wait until a bind that evicts these touches nothing in flight."""
+        self._raise_fault()
+        while self._touches_flight(evict):
+            await self._landing()
+            self._raise_fault()
 
     def _refuse(self, program: Program, error: ArtifactError) -> None:
         """The device refuses a program: its contexts are served elsewhere or not at all."""
@@ -403,10 +464,11 @@ class DeviceGroup(Actor[GroupOrder]):
             case MakeResident(entry):
                 await self._make_resident(entry)
             case Evict(program):
-                await self._drain()
+                await self._landed([program])
                 if not self.uses(program):
                     self.flight.evict([program])
                     await self.device.bind(None, evict=[program])
+                    self._ask = True
             case Probe():
                 if self.device.capabilities.probe_needs_idle:
                     await self._drain()
@@ -416,15 +478,13 @@ class DeviceGroup(Actor[GroupOrder]):
         return None
 
     async def _make_resident(self, entry: Entry) -> None:
-        state = self.state
-        if entry.program.key in state.residents:
+        if entry.program.key in self.state.residents:
             return
-        await self._drain()
-        free = [p for key, p in state.residents.items() if key not in state.pinned]
-        surplus = max(len(state.residents) + 1 - state.capacity, 0)
-        if surplus > len(free):
+        evict = making_room(self.state, entry.program)
+        if evict is None:
             raise ConfigError(f"{entry.context.name} does not fit beside what is pinned")
-        if error := await self._bind(entry, free[:surplus]):
+        await self._landed(evict)
+        if error := await self._bind(entry, evict):
             raise error
 
     async def _drain(self) -> None:
@@ -448,7 +508,7 @@ class DeviceGroup(Actor[GroupOrder]):
         if self._observer.wants_frames:
             for completion in completions:
                 self._observer.finished(self, completion, now)
-        if self._grant is not None or (self._draining and idle):
+        if self._grants.all or self._draining or self._due is not None:
             self._wake()
 
     # -- faults ------------------------------------------------------------------------------------
@@ -469,3 +529,10 @@ class DeviceGroup(Actor[GroupOrder]):
     def _raise_fault(self) -> None:
         if self.flight.fault is not None:
             raise self.flight.fault
+
+
+def _no_room(group: str, program: Program, error: NoRoom) -> str:
+    return (
+        f"{program.name} ({program.footprint} bytes, {program.scratch} shared) finds no room on {group},"
+        f" and nothing is left to evict: {error}"
+    )

@@ -34,6 +34,10 @@ class GroupObserver(ABC):
         """A program was made resident."""
 
     @abstractmethod
+    def evicted(self, group: DeviceGroup, program: Program, why: str) -> None:
+        """A program had to make room; `why` says for which one."""
+
+    @abstractmethod
     def finished(self, group: DeviceGroup, completion: Completion, now: float) -> None:
         """A started frame completed on the device."""
 

@@ -6,7 +6,7 @@ names among the parameters. So a model that was copied wrongly, or not flushed, 
 
 from __future__ import annotations
 
-from typing import Annotated, Final, final
+from typing import Annotated, Final, cast, final
 
 import msgspec
 
@@ -34,7 +34,7 @@ class CodeTensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     offset: _Size
     dims: Annotated[tuple[_Size, ...], msgspec.Meta(min_length=1, max_length=MAX_DIMS)]
     pitches: Annotated[tuple[_Size, ...], msgspec.Meta(min_length=1, max_length=MAX_DIMS)]
-    type: Annotated[int, msgspec.Meta(ge=0, le=max(NpuType))]
+    type: Annotated[int, msgspec.Meta(ge=0, le=int(max(NpuType)))]
     size: _Size
     scale: float = 1.0
     zero_point: int = 0
@@ -91,7 +91,7 @@ class NpuCode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def is_twin_code(data: Buffer | Array) -> bool:
     """Whether these bytes begin as this package's code does."""
-    return bytes(memoryview(data)[: len(MARK)]) == MARK
+    return bytes(memoryview(cast("Buffer", data))[: len(MARK)]) == MARK
 
 
 def encode_code(code: NpuCode) -> bytes:

@@ -12,6 +12,7 @@ from .elf_header import is_elf
 from .errors import ArtifactError
 from .model_file import MAX_SIDECAR, Source, contents, is_dfp
 from .spec import TensorSpec
+from .xmm_header import is_xmm
 
 __all__ = ["Artifact", "Network", "Program"]
 
@@ -66,6 +67,8 @@ class Artifact:
         twin: ONNX bytes for a simulated device whose file carries no twin, or None.
         sidecar: JSON that tells the tensors of a file which does not, or None; see `models/sidecar.py`.
         sidecar_name: where the sidecar came from, for messages: its path, or `sidecar=`.
+        native_outputs: whether outputs are wanted as the device stores them, where it stores other numbers
+            than callers get.
     """
 
     name: str
@@ -74,6 +77,7 @@ class Artifact:
     twin: bytes | None = None
     sidecar: bytes | None = None
     sidecar_name: str = field(default=_GIVEN, compare=False, kw_only=True)
+    native_outputs: bool = field(default=False, kw_only=True)
 
     @classmethod
     def read(
@@ -84,6 +88,7 @@ class Artifact:
         network: str | None = None,
         twin: Source | None = None,
         sidecar: Source | None = None,
+        native_outputs: bool = False,
     ) -> Artifact:
         """Read a path, or take bytes as they are, which `name` names.
 
@@ -104,6 +109,7 @@ class Artifact:
             network,
             None if twin is None else _twin(contents(twin, "twin=")),
             None if sidecar is None else contents(sidecar, _GIVEN, most=MAX_SIDECAR),
+            native_outputs=native_outputs,
             sidecar_name=str(sidecar) if isinstance(sidecar, str | PathLike) else _GIVEN,
         )
 
@@ -119,4 +125,6 @@ def _twin(data: bytes) -> bytes:
         raise ArtifactError("twin=: an ONNX file is wanted, and this is a module (ELF)")
     if is_dfp(data):
         raise ArtifactError("twin=: an ONNX file is wanted, and this is a DFP")
+    if is_xmm(data):
+        raise ArtifactError("twin=: an ONNX file is wanted, and this is a model for an NPU (.xmm)")
     return data

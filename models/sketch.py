@@ -2,7 +2,7 @@
 
 The null, in-memory and generic simulated devices load them. A sketch is JSON::
 
-    {"sketch": 1, "name": "detect", "service_ms": 5.0,
+    {"sketch": 1, "name": "detect", "service_ms": 5.0, "footprint": 900000,
      "inputs": [{"name": "image", "shape": ["N", 32, 32, 3], "dtype": "uint8"}],
      "outputs": [{"name": "boxes", "shape": [10, 4], "dtype": "float32"}]}
 """
@@ -21,7 +21,7 @@ from .mxpack import Buffer
 from .program import Network
 from .spec import Quantisation, TensorSpec
 
-__all__ = ["MAX_SKETCH", "MAX_TENSOR", "read_sketch", "sketch"]
+__all__ = ["MAX_SKETCH", "MAX_TENSOR", "read_sketch", "sketch", "sketched_footprint"]
 
 MAX_SKETCH = 1 << 20
 """Bytes of a sketch."""
@@ -78,6 +78,7 @@ class _Sketch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     inputs: Annotated[list[_Tensor], msgspec.Meta(min_length=1, max_length=256)]
     outputs: Annotated[list[_Tensor], msgspec.Meta(min_length=1, max_length=256)]
     service_ms: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    footprint: _Extent | None = None
 
 
 def sketch(
@@ -86,6 +87,7 @@ def sketch(
     outputs: Sequence[TensorSpec],
     *,
     service: float | None = None,
+    footprint: int | None = None,
 ) -> bytes:
     """Write a sketch.
 
@@ -94,6 +96,7 @@ def sketch(
         inputs: at least one; extents may be open.
         outputs: at least one; extents are fixed.
         service: seconds that one frame takes on a device, or None to leave it to the device.
+        footprint: bytes that it takes on a device, or None for as many as its tensors have.
 
     Raises:
         ArtifactError: `read_sketch` would refuse it.
@@ -106,6 +109,7 @@ def sketch(
         "inputs": [_fields(spec) for spec in inputs],
         "outputs": [_fields(spec) for spec in outputs],
         "service_ms": None if service is None else service * 1e3,
+        "footprint": footprint,
     }
     try:
         data = msgspec.json.encode(msgspec.convert(fields, _Sketch))
@@ -121,15 +125,31 @@ def read_sketch(data: Buffer) -> tuple[Network, float | None]:
     Raises:
         ArtifactError: it is none, or describes what no device could serve.
     """
-    if len(data) > MAX_SKETCH:
-        raise ArtifactError(f"sketch: {len(data)} bytes, at most {MAX_SKETCH} are read")
-    try:
-        read = msgspec.json.decode(data, type=_Sketch)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise ArtifactError(f"sketch: {error}") from error
+    read = _decoded(data)
     network = Network(read.name, _specs(read.inputs), _specs(read.outputs))
     _check(network)
     return network, None if read.service_ms is None else read.service_ms / 1e3
+
+
+def sketched_footprint(data: Buffer) -> int:
+    """Return the bytes that a sketched model takes on a device: as it tells, or those of its tensors.
+
+    Raises:
+        ArtifactError: it is no sketch.
+    """
+    read = _decoded(data)
+    if read.footprint is not None:
+        return read.footprint
+    return sum(spec.nbytes for spec in _specs(read.inputs) + _specs(read.outputs))
+
+
+def _decoded(data: Buffer) -> _Sketch:
+    if len(data) > MAX_SKETCH:
+        raise ArtifactError(f"sketch: {len(data)} bytes, at most {MAX_SKETCH} are read")
+    try:
+        return msgspec.json.decode(data, type=_Sketch)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise ArtifactError(f"sketch: {error}") from error
 
 
 def _fields(spec: TensorSpec) -> dict[str, object]:

@@ -16,6 +16,9 @@ __all__ = ["Array", "Dim", "Quantisation", "TensorSpec"]
 Array: TypeAlias = npt.NDArray[Any]
 """Any numpy array; the spec beside it says which dtype and shape."""
 
+_NARROW = 2  # bytes of an integer with which float32 reckons exactly
+_EXACT = 1 << 20  # and of a zero point
+
 Dim: TypeAlias = int | str
 """A fixed extent, or the name of one that is known only from the tensor (`N`)."""
 
@@ -23,21 +26,45 @@ Dim: TypeAlias = int | str
 @final
 @dataclass(frozen=True, slots=True)
 class Quantisation:
-    """Affine quantisation of a whole tensor: real = (stored - zero_point) * scale."""
+    """Affine quantisation of a whole tensor: real = (stored - zero_point) * scale.
+
+    Attributes:
+        scale: not 0.
+        zero_point: what stands for 0.
+        limits: the least and the greatest integer, where that is not those of the dtype.
+    """
 
     scale: float
     zero_point: int = 0
+    limits: tuple[int, int] | None = None
 
     def quantise(self, real: Array, dtype: np.dtype[Any]) -> Array:
-        """Round half to even and saturate to the range of `dtype`."""
+        """Round half to even and saturate to `limits`, else to the range of `dtype`.
+
+        Raises:
+            InvalidInput: there is a NaN.
+        """
         info = np.iinfo(dtype)
-        stored = np.rint(real / np.float32(self.scale)) + self.zero_point
-        saturated: Array = np.clip(stored, info.min, info.max)
+        low, high = self.limits or (info.min, info.max)
+        working = self._working(dtype)
+        with np.errstate(over="ignore"):
+            stored: Array = np.rint(np.divide(real, self.scale, dtype=working))
+        np.add(stored, self.zero_point, out=stored)
+        if np.isnan(stored).any():
+            raise InvalidInput(f"a NaN came, and no {dtype} stands for one")
+        saturated: Array = np.clip(stored, low, high)
         return saturated.astype(dtype)
 
     def dequantise(self, stored: Array) -> Array:
         """Return float32."""
-        return (stored.astype(np.float32) - np.float32(self.zero_point)) * np.float32(self.scale)
+        difference: Array = np.subtract(stored, self.zero_point, dtype=self._working(stored.dtype))
+        with np.errstate(over="ignore"):
+            return np.multiply(difference, self.scale, out=difference).astype(np.float32, copy=False)
+
+    def _working(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        """Return the float that holds every difference to the zero point."""
+        exact = dtype.itemsize <= _NARROW and abs(self.zero_point) <= _EXACT
+        return np.dtype(np.float32 if exact else np.float64)
 
 
 @final

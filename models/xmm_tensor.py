@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, final
 
-__all__ = ["ALIGNMENT", "MAX_BATCH", "MAX_DIMS", "NpuType", "Region", "XmmTensor", "aligned", "packed_offsets"]
+__all__ = [
+    "ALIGNMENT",
+    "MAX_BATCH",
+    "MAX_DIMS",
+    "NpuType",
+    "Region",
+    "XmmTensor",
+    "aligned",
+    "packed_offsets",
+]
 
 MAX_DIMS: Final = 8
 """Axes of a tensor."""

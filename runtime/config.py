@@ -10,7 +10,7 @@ import msgspec
 from repertory.actors.context import Limits, Overflow
 from repertory.models.errors import ConfigError
 
-from .repertoire import LoadOptions
+from .repertoire import LoadOptions, Outputs
 
 __all__ = ["Config", "GroupConfig", "ModelConfig", "read_config"]
 
@@ -34,6 +34,7 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         network: which network, where the file holds several.
         twin: an ONNX file for simulated devices, where the model file carries no twin.
         sidecar: a JSON file that tells the tensors of a module which does not; `<path>.json` without it.
+        outputs: float32, or native: quantised outputs as the device has them.
         groups: addresses of the groups that may serve it; every group that takes it without them.
         queue: frames that may wait.
         queue_bytes: bytes of their inputs.
@@ -49,6 +50,7 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     network: str | None = None
     twin: str | None = None
     sidecar: str | None = None
+    outputs: Outputs = "float32"
     groups: list[str] | None = None
     queue: Positive = 1024
     queue_bytes: Positive = 256 * 2**20
@@ -66,6 +68,7 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             network=self.network,
             twin=self.twin,
             sidecar=self.sidecar,
+            outputs=self.outputs,
             groups=self.groups,
             limits=Limits(self.queue, self.queue_bytes, self.overflow),
             timeout=self.timeout,

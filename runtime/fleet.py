@@ -53,8 +53,7 @@ class Station:
 
     def has_place_for(self, program: Program) -> bool:
         """Whether a program can ever be resident beside what is pinned."""
-        state = self.group.state
-        return program.key in state.pinned or len(state.pinned) < state.capacity
+        return self.group.state.has_place_for(program)
 
     async def evict(self, program: Program) -> DeviceError | None:
         """Free what a program holds on the device; one that is out of service holds nothing."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TypeVar, final
+from typing import Literal, TypeAlias, TypeVar, final, get_args
 
 import anyio
 import numpy as np
@@ -34,12 +34,15 @@ from .fleet import Fleet, Station
 from .model import PRIORITIES, Model
 from .telemetry import Telemetry
 
-__all__ = ["READ_BOUND", "InService", "LoadOptions", "Repertoire"]
+__all__ = ["READ_BOUND", "InService", "LoadOptions", "Outputs", "Repertoire"]
 
 T = TypeVar("T")
 
 READ_BOUND = 600.0
 """Seconds that reading and preparing a model file may take."""
+
+Outputs: TypeAlias = Literal["float32", "native"]
+"""How quantised outputs come: converted to float32, or in the dtype that the device has them in."""
 
 
 @final
@@ -51,6 +54,7 @@ class LoadOptions:
     network: str | None = None
     twin: str | Path | bytes | None = None
     sidecar: str | Path | bytes | None = None
+    outputs: Outputs = "float32"
     groups: Sequence[str] | None = None
     limits: Limits = field(default_factory=Limits)
     timeout: float | None = None
@@ -61,6 +65,7 @@ class LoadOptions:
     def __post_init__(self) -> None:
         if self.name is not None and (not is_a(self.name, str) or not self.name):
             raise ConfigError(f"name {self.name!r} came, a text that is not empty is wanted")
+        _check_outputs(self.outputs)
         if not is_a(self.limits, Limits):
             raise ConfigError(f"limits {self.limits!r} came, a Limits is wanted")
         if not is_a(self.priority, int) or self.priority not in PRIORITIES:
@@ -135,7 +140,12 @@ class Repertoire:
             self._reserve(name)
         try:
             artifact = await self._read(
-                source, name, network=options.network, twin=options.twin, sidecar=options.sidecar
+                source,
+                name,
+                network=options.network,
+                twin=options.twin,
+                sidecar=options.sidecar,
+                outputs=options.outputs,
             )
             programs = await self._prepare(artifact, self._fleet.named(options.groups))
             network = _chosen(artifact, next(iter(programs.values())))
@@ -220,11 +230,15 @@ class Repertoire:
         network: str | None,
         twin: str | Path | bytes | None,
         sidecar: str | Path | bytes | None,
+        outputs: Outputs,
     ) -> None:
         """Exchange a model's file in service; see `Runtime.replace`."""
+        _check_outputs(outputs)
         found = self.find(name)
         stations = [station for station in self._fleet if found.context in station.group.contexts]
-        artifact = await self._read(source, name, network=network, twin=twin, sidecar=sidecar)
+        artifact = await self._read(
+            source, name, network=network, twin=twin, sidecar=sidecar, outputs=outputs
+        )
         programs = await self._prepare(artifact, stations, every=True)
         networks = {station: _chosen(artifact, program) for station, program in programs.items()}
         for network_ in networks.values():
@@ -250,10 +264,11 @@ class Repertoire:
                 continue
             state = station.group.state
             pinned = state.pinned | {entry.program.key}
-            others = {e.program.key for e in state.entries} - pinned
-            if len(pinned) + bool(others) > state.capacity:
+            needy = [entry, *(e for e in state.entries if e.program.key not in pinned)]
+            if not all(state.has_place_for(each.program, pinned) for each in needy):
+                most = f"{state.capacity} programs" + _bytes(state.memory)
                 raise ConfigError(
-                    f"{name} cannot be pinned on {state.name}: it keeps {state.capacity} programs resident,"
+                    f"{name} cannot be pinned on {state.name}: it keeps {most} resident,"
                     " and another model there would never get a place"
                 )
             await station.ref.ask(MakeResident(entry))
@@ -269,10 +284,11 @@ class Repertoire:
         network: str | None,
         twin: str | Path | bytes | None,
         sidecar: str | Path | bytes | None,
+        outputs: Outputs,
     ) -> Artifact:
-        return await self._off_loop(
-            partial(Artifact.read, source, name=name, network=network, twin=twin, sidecar=sidecar)
-        )
+        native = outputs == "native"
+        read = partial(Artifact.read, source, name=name, network=network, twin=twin, sidecar=sidecar)
+        return await self._off_loop(partial(read, native_outputs=native))
 
     async def _prepare(
         self, artifact: Artifact, stations: Sequence[Station], *, every: bool = False
@@ -310,6 +326,11 @@ class Repertoire:
             self._telemetry.emit("failed", group=station.group.name, detail=f"evicting: {error}")
 
 
+def _check_outputs(outputs: object) -> None:
+    if not is_a(outputs, str) or outputs not in get_args(Outputs):
+        raise ConfigError(f"outputs {outputs!r} came, one of {', '.join(get_args(Outputs))} is wanted")
+
+
 def _chosen(artifact: Artifact, program: Program) -> Network:
     """Return the network that the artifact names, or the only one there is."""
     networks = {network.name: network for network in program.networks}
@@ -335,6 +356,10 @@ def _exchange(station: Station, context: ModelContext, program: Program, network
 def _check_same_ports(old: Network, new: Network) -> None:
     if (old.inputs, old.outputs) != (new.inputs, new.outputs):
         raise ArtifactError(f"{new.name} cannot replace {old.name}: its ports differ")
+
+
+def _bytes(memory: int | None) -> str:
+    return "" if memory is None else f" of {memory} bytes"
 
 
 def _zeros(network: Network) -> dict[str, object]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import final
 
 from repertory.actors.policy import Bind, Decision, Entry, Grant, GroupState, Policy, Wait
-from repertory.models.program import Program
+from repertory.actors.room import making_room, room_told
 
 __all__ = ["Rotation"]
 
 
 _NOTHING = Wait("nothing waits")
+_ENOUGH = Wait("whatever may start now is granted")
+_NO_PLACE = Wait("what waits does not fit beside what is pinned")
 
 
 @final
@@ -18,8 +22,12 @@ class Rotation(Policy):
     """Gated round robin: a turn serves what waited when it began, at most `quantum` frames.
 
     While nobody else waits, the turn goes on. The next turn goes to the model whose last one is longest
-    ago, so no model waits longer than one turn of each of the others, swaps included. Among resident
-    programs the least recently bound one is evicted.
+    ago, so no model waits longer than one turn of each of the others, swaps included.
+
+    Where several programs may be resident, each of them that has work has a turn, all at once. A model that
+    is not resident is bound at once where it fits. Else something is evicted for it: first what has no work,
+    the least recently served first, then what has had its turn; never what is in its turn and has work. While
+    a model waits for room, each other one begins at most one more turn.
 
     Args:
         quantum: frames of a turn while others wait.
@@ -32,36 +40,93 @@ class Rotation(Policy):
         ready = [entry for entry in state.entries if entry.context.waiting]
         if not ready:
             return _NOTHING
-        turn = state.turn if state.turn in ready else None
-        if turn is not None and turn.program.key not in state.residents:
-            turn = None  # it was evicted, and is one of those that wait
-        if turn is not None:
-            if len(ready) == 1:
-                return Grant(turn, turn.context.waiting, "nobody else waits")
-            left = self._left(state, turn)
-            if left > 0:
-                return Grant(turn, left, "the turn goes on")
-        for entry in sorted(ready, key=lambda entry: (entry is turn, *_longest_ago(entry))):
-            if entry.program.key in state.residents:
-                frames = min(entry.context.waiting, self._quantum)
-                return Grant(entry, frames, "its last turn is longest ago, and it is resident")
-            if (evict := _making_room(state)) is not None:
-                return Bind(entry, evict, "its last turn is longest ago")
-        return Wait("what waits does not fit beside what is pinned")
+        if len(ready) == 1 and ready[0].program.key in state.residents:
+            return _ENOUGH if ready[0].granted else self._undisturbed(ready[0])
+        line = sorted(ready, key=lambda entry: (not self._in_turn(entry), *_longest_ago(entry)))
+        bind = self._bind(state, line, now)
+        if bind is not None and (state.bind_needs_idle or not bind.evict):
+            return bind
+        return self._grant(state, line, bind) or bind or _why_not(state, line)
 
-    def _left(self, state: GroupState, turn: Entry) -> int:
-        """Frames that the turn may still start: of those that waited when it began."""
-        if turn.context.ready_since > state.turn_since:
-            return 0  # its backlog ran empty: whatever waits came later
-        return min(self._quantum - state.turn_frames, turn.context.waiting)
+    def _undisturbed(self, entry: Entry) -> Grant:
+        """Grant all that waits: its turn, or its first, goes on as long as nobody else waits."""
+        context = entry.context
+        if entry.turn_since == -math.inf:
+            frames = min(context.waiting, self._quantum)
+            return Grant(entry, frames, "its first turn, and it is resident", fresh=True)
+        ran_empty = context.ready_since > entry.turn_since
+        return Grant(entry, context.waiting, "nobody else waits", fresh=ran_empty)
+
+    def _grant(self, state: GroupState, line: Sequence[Entry], bind: Bind | None) -> Grant | None:
+        """Grant the first one in line that may start frames and has no grant yet."""
+        leaving = {program.key for program in bind.evict} if bind else ()
+        patient = _waits_since(state, line)
+        for entry in line:
+            key, waiting = entry.program.key, entry.context.waiting
+            if entry.granted or key in leaving or key not in state.residents:
+                continue
+            if self._in_turn(entry):
+                return Grant(entry, min(self._quantum - entry.turn_frames, waiting), "the turn goes on")
+            if entry.turn_since <= patient:
+                frames = min(waiting, self._quantum)
+                reason = "its last turn is longest ago, and it is resident"
+                return Grant(entry, frames, reason, fresh=True)
+        return None
+
+    def _bind(self, state: GroupState, line: Sequence[Entry], now: float) -> Bind | None:
+        """Bind the first one in line that fits as it is, or else the first for which room can be made."""
+        absent = [entry for entry in line if entry.program.key not in state.residents]
+        if not absent:
+            return None
+        patient = _waits_since(state, line)
+        absent = [entry for entry in absent if entry.turn_since <= patient]
+        for entry in absent:
+            if making_room(state, entry.program) == ():
+                return Bind(entry, (), _bound("it fits", room_told(state, (), now)))
+        ahead = {entry.program.key for entry in line if self._in_turn(entry)}
+        for entry in line:
+            if entry in absent:
+                evict = making_room(state, entry.program, keep=ahead)
+                if evict is not None:
+                    reason = _bound("its last turn is longest ago", room_told(state, evict, now))
+                    return Bind(entry, evict, reason)
+            ahead.add(entry.program.key)
+        return None
+
+    def _in_turn(self, entry: Entry) -> bool:
+        """Whether its turn is not over: frames are left of those that waited when it began."""
+        return entry.turn_frames < self._quantum and entry.turn_since > -math.inf and not _ran_empty(entry)
 
 
 def _longest_ago(entry: Entry) -> tuple[float, float]:
-    return entry.served, entry.context.ready_since
+    return entry.turn_since, entry.context.ready_since
 
 
-def _making_room(state: GroupState) -> tuple[Program, ...] | None:
-    """Return what to evict for one more program; None where all there is is pinned."""
-    surplus = max(len(state.residents) + 1 - state.capacity, 0)
-    idle = [program for key, program in state.residents.items() if key not in state.pinned]
-    return tuple(idle[:surplus]) if surplus <= len(idle) else None
+def _ran_empty(entry: Entry) -> bool:
+    """Whether its backlog was empty since the turn began: whatever waits came later."""
+    return entry.context.ready_since > entry.turn_since
+
+
+def _waits_since(state: GroupState, line: Sequence[Entry]) -> float:
+    """Return since when the most patient of those waits that have work, and no place, but could have one.
+
+    Nobody who had a turn since begins another one before it.
+    """
+    return min(
+        (
+            max(entry.context.ready_since, entry.turn_since, entry.served)
+            for entry in line
+            if entry.program.key not in state.residents and making_room(state, entry.program) is not None
+        ),
+        default=math.inf,
+    )
+
+
+def _bound(why: str, room: str) -> str:
+    return f"{why}; {room}" if room else why
+
+
+def _why_not(state: GroupState, line: Sequence[Entry]) -> Wait:
+    absent = [entry for entry in line if entry.program.key not in state.residents]
+    hopeless = absent and all(making_room(state, entry.program) is None for entry in absent)
+    return _NO_PLACE if hopeless and not any(entry.granted for entry in line) else _ENOUGH

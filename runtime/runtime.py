@@ -29,7 +29,7 @@ from repertory.transports.world import World
 from .config import Config, read_config
 from .fleet import GRACE, DeviceSource, Fleet
 from .model import Model
-from .repertoire import LoadOptions, Repertoire
+from .repertoire import LoadOptions, Outputs, Repertoire
 from .rotation import Rotation
 from .snapshots import group_statistics, model_statistics
 from .statistics import Decided, Statistics
@@ -186,6 +186,7 @@ class Runtime:
         network: str | None = None,
         twin: str | Path | bytes | None = None,
         sidecar: str | Path | bytes | None = None,
+        outputs: Outputs = "float32",
         groups: Sequence[str] | None = None,
         limits: Limits | None = None,
         timeout: float | None = None,
@@ -202,6 +203,8 @@ class Runtime:
             twin: an ONNX graph for simulated devices, where the file carries no twin of its own.
             sidecar: JSON that tells names, shapes and dtypes of the tensors, for a module that does not (a
                 compiled `lib0.out`). Without it the file `SOURCE.json` counts, if there is one.
+            outputs: `native` gives outputs that a device quantises as it has them, and not as float32;
+                elsewhere it changes nothing.
             groups: addresses of the groups that may serve it; without them every group that takes it.
             limits: bounds of its queue; 1024 frames, 256 MiB, refuse without them.
             timeout: default of `infer`, seconds.
@@ -213,13 +216,14 @@ class Runtime:
             ArtifactError: the file cannot be read, or no group takes it; the message says why.
             NameTaken: a model of this name is loaded or being loaded.
             UnknownModel: the file does not hold this network, or holds several and none was named.
-            ConfigError: there is no such group.
+            ConfigError: there is no such group, or an option is wrong.
         """
         options = LoadOptions(
             name=name,
             network=network,
             twin=twin,
             sidecar=sidecar,
+            outputs=outputs,
             groups=groups,
             limits=limits or Limits(),
             timeout=timeout,
@@ -245,6 +249,7 @@ class Runtime:
         network: str | None = None,
         twin: str | Path | bytes | None = None,
         sidecar: str | Path | bytes | None = None,
+        outputs: Outputs = "float32",
     ) -> None:
         """Put another file in a model's place, in service: no request is dropped.
 
@@ -255,7 +260,9 @@ class Runtime:
             ArtifactError: the file cannot be read, its ports differ, or a group refuses it.
             UnknownModel: no such model is loaded, or the file holds no such network.
         """
-        replacing = self._in_service().replace(name, source, network=network, twin=twin, sidecar=sidecar)
+        replacing = self._in_service().replace(
+            name, source, network=network, twin=twin, sidecar=sidecar, outputs=outputs
+        )
         await self._order(replacing)
 
     async def pin(self, name: str) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from repertory.actors.context import ModelContext
 from repertory.actors.group import DeviceGroup
+from repertory.actors.policy import used
 from repertory.transports.frame import Outcome
 
 from .statistics import GroupStatistics, ModelStatistics
@@ -34,6 +35,7 @@ def model_statistics(context: ModelContext, groups: Sequence[DeviceGroup]) -> Mo
         p50=None if p50 is None else float(p50),
         p99=None if p99 is None else float(p99),
         swaps=sum(group.binds_for(context) for group in groups),
+        evictions=sum(group.evictions_for(context) for group in groups),
         groups=[group.name for group in groups if context in group.contexts],
     )
 
@@ -51,6 +53,9 @@ def group_statistics(group: DeviceGroup, telemetry: Telemetry) -> GroupStatistic
         completed=group.flight.completed,
         swaps=group.swaps,
         swap_seconds=telemetry.swap_seconds.get(group.name, 0.0),
+        evictions=group.evictions,
+        memory_used=used(group.state.residents.values()),
+        memory=capabilities.memory,
         busy_seconds=group.flight.busy,
         incarnations=telemetry.incarnations.get(group.name, 0),
         readings={} if group.chart.health is None else dict(group.chart.health.readings),

@@ -28,6 +28,7 @@ class ModelStatistics(msgspec.Struct, frozen=True):
         p50: median seconds from admission to answer over the most recent 4096 answers, or None.
         p99: likewise.
         swaps: how often it was made resident on them.
+        evictions: how often it had to make room there.
         groups: names of the groups that serve it.
     """
 
@@ -43,6 +44,7 @@ class ModelStatistics(msgspec.Struct, frozen=True):
     p50: float | None
     p99: float | None
     swaps: int
+    evictions: int
     groups: list[str]
 
 
@@ -60,6 +62,9 @@ class GroupStatistics(msgspec.Struct, frozen=True):
         completed: frames that it has completed.
         swaps: binds that succeeded.
         swap_seconds: time they took.
+        evictions: programs that had to make room for another.
+        memory_used: bytes that the residents take together, as their files were prepared.
+        memory: bytes that there are for them, or None where the device sets no bound.
         busy_seconds: device time of the completed frames, as the driver measured it.
         incarnations: how often the device was opened.
         readings: what the device last told of its health, with the unit in each name, such as
@@ -76,6 +81,9 @@ class GroupStatistics(msgspec.Struct, frozen=True):
     completed: int
     swaps: int
     swap_seconds: float
+    evictions: int
+    memory_used: int
+    memory: int | None
     busy_seconds: float
     incarnations: int
     readings: dict[str, float]
@@ -94,11 +102,11 @@ class Event(msgspec.Struct, frozen=True):
     """Something that a user may want to know when it happens.
 
     Attributes:
-        kind: opened, failed, dead (of a group); loaded, unloaded, replaced, swapped (of a model).
+        kind: opened, failed, dead (of a group); loaded, unloaded, replaced, swapped, evicted (of a model).
         time: on the loop's clock, seconds.
         group: the group's name, or empty.
         model: the program's or model's name, or empty.
-        detail: an error's text, a swap's seconds, or empty.
+        detail: an error's text, a swap's seconds, for whom and how large what was evicted is, or empty.
     """
 
     kind: str

@@ -119,7 +119,7 @@ class Telemetry(GroupObserver):
 
     def decided(self, group: DeviceGroup, decision: Decision, now: float) -> None:
         told = _told(group.name, decision)
-        if isinstance(decision, Bind) and self._decisions and self._decisions[-1][1] == told:
+        if isinstance(decision, Bind) and self._decisions and self._decisions[-1][1][:3] == told[:3]:
             return  # asked again after the drain, or by the group's own task: the same decision
         self._decisions.append((now, told))
 
@@ -128,6 +128,9 @@ class Telemetry(GroupObserver):
         self.swap_seconds[name] = self.swap_seconds.get(name, 0.0) + ended - began
         self._keep_span(name, Span("swap", program.name, began, ended))
         self.emit("swapped", group=name, model=program.name, detail=f"{ended - began:.6f}")
+
+    def evicted(self, group: DeviceGroup, program: Program, why: str) -> None:
+        self.emit("evicted", group=group.name, model=program.name, detail=f"{program.footprint} bytes, {why}")
 
     def finished(self, group: DeviceGroup, completion: Completion, now: float) -> None:
         frame, name = completion.frame, group.name

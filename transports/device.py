@@ -139,6 +139,8 @@ class Device(ABC):
         A failure leaves what was to be evicted gone, `program` not resident, and the device usable.
 
         Raises:
+            NoRoom: its memory does not suffice at the moment, because of others or in pieces; the owner
+                evicts one program more and tries again.
             ArtifactError: the device refuses this program.
             DeviceError: the device failed; `DeviceHung` and `DeviceLost` are faults.
         """

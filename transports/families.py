@@ -26,6 +26,8 @@ _OPENERS = {
     "sim+c7x": ".rpmsg.simulated:simulated",
     "sim+cpu": ".cpu.connect:simulated",
     "sim+memx": ".memx.simulated:simulated",
+    "sim+xm-npu": ".xm_npu.simulated:simulated",
+    "xm-npu": ".xm_npu.hardware:hardware",
 }
 
 

@@ -173,11 +173,19 @@ async def _all_at_once(trial: Trial) -> None:
 
 
 async def _interleaved(trial: Trial) -> None:
-    """Programs that are resident together do not disturb each other."""
+    """Programs that are resident together do not disturb each other, nor does a bind beside frames."""
     one, two = await trial.open()
-    if trial.device.capabilities.residents == 1:
+    has = trial.device.capabilities
+    if has.residents == 1:
         return
-    windows = [(await trial.bind(program)).window for program in (one, two)]
+    windows = [(await trial.bind(one)).window]
+    early = trial.frames(one, windows[0])
+    trial.start(*early)
+    if has.bind_needs_idle:
+        await trial.land(*early)
+    windows.append((await trial.bind(two)).window)
+    answers = [await trial.answer(frame) for frame in early]
+    require(answers == await trial.infer_singly(early), "a bind beside a frame changes its answer")
     pairs = [trial.frames(program, min(windows)) for program in (one, two)]
     frames = [*chain(*zip(*pairs, strict=True))]
     expected = await trial.infer_singly(frames)

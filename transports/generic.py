@@ -29,6 +29,6 @@ def null(address: Address, world: World) -> Connect:
 
 
 def simulated(address: Address, world: World) -> Connect:
-    """Open `sim://?service_ms=&swap_ms=&window=&residents=`."""
+    """Open `sim://?service_ms=&swap_ms=&window=&residents=&memory_mb=`."""
     options = address.options(SimulatedOptions)
     return lambda: SimulatedDevice(world, options)

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import final
 
-from repertory.models.errors import ArtifactError, ContractError, DeviceError
+from repertory.models.errors import ArtifactError, ContractError, DeviceError, NoRoom
 from repertory.models.program import Artifact, Program
 from repertory.models.spec import Array
 
@@ -29,6 +29,7 @@ class InMemoryDevice(Device):
         held: started frames that wait, oldest first.
         binds: the names of programs in the order of binding; None for a bind that only evicted.
         refuse: names of programs whose bind fails with ArtifactError.
+        crowded: programs beside which a bind fails with NoRoom; None where there is room for all.
         abandoned: frames for which `abandon` was called.
         compute: what answers a frame.
     """
@@ -58,6 +59,7 @@ class InMemoryDevice(Device):
         self.held: deque[Frame] = deque()
         self.binds: list[str | None] = []
         self.refuse: set[str] = set()
+        self.crowded: int | None = None
         self.abandoned: list[Frame] = []
         self.compute: Callable[[Frame], tuple[Array, ...]] = lambda f: hash_answer(f.network, f.inputs)
 
@@ -81,6 +83,8 @@ class InMemoryDevice(Device):
         check_sketched(program)
         if program.name in self.refuse:
             raise ArtifactError(f"{program.name} is refused")
+        if self.crowded is not None and len(self._flight.residents) >= self.crowded:
+            raise NoRoom(f"{program.name}: wanted 80 bytes, and 79 are free", wanted=80, free=79)
         return self._flight.settle_in(Residency(program, self._window))
 
     def start(self, frame: Frame) -> None:

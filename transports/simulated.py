@@ -12,7 +12,7 @@ from typing import Annotated, final
 
 import msgspec
 
-from repertory.models.errors import ContractError, DeviceLost
+from repertory.models.errors import ArtifactError, ContractError, DeviceLost
 from repertory.models.program import Artifact, Network, Program
 
 from .answers import hash_answer
@@ -37,12 +37,14 @@ class SimulatedOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         swap_ms: time to make a program resident.
         window: frames of a program that may be started and not completed.
         residents: programs that may be resident at once.
+        memory_mb: memory for them, in MB of 2**20 bytes; no bound without it.
     """
 
     service_ms: Milliseconds = 1.0
     swap_ms: Milliseconds = 10.0
     window: Annotated[int, msgspec.Meta(ge=1, le=4096)] = 4
     residents: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 1
+    memory_mb: Annotated[float, msgspec.Meta(gt=0, le=1 << 20)] | None = None
 
 
 @final
@@ -82,6 +84,7 @@ class SimulatedDevice(Device):
             simulated=True,
             window=options.window * options.residents,
             residents=options.residents,
+            memory=None if options.memory_mb is None else int(options.memory_mb * 2**20),
             bind_needs_idle=options.residents == 1,
             probe_needs_idle=False,
         )
@@ -94,21 +97,33 @@ class SimulatedDevice(Device):
         self._driver = self._world.spawn(self._serve, name="repertory: sim", on_exit=self._ended)
 
     def prepare(self, artifact: Artifact) -> Program:
-        return self._read(artifact)
+        program, memory = self._read(artifact), self.capabilities.memory
+        if memory is not None and program.footprint + program.scratch > memory:
+            raise ArtifactError(
+                f"{program.name} takes {program.footprint + program.scratch} bytes, and there are {memory}"
+            )
+        return program
 
     async def bind(self, program: Program | None, *, evict: Sequence[Program] = ()) -> Residency | None:
         self._flight.check()
         self._flight.evict(evict)
         if program is None:
             return None
-        if len(self._flight.residents) >= self._options.residents:
-            raise ContractError(f"{program.name} does not fit beside what is resident")
+        self._check_room(program)
         self._check(program)
         assert self._worker is not None, "checked: the device is open"
         swap = self._options.swap_ms / 1000
         await self._worker.call(lambda: self._pass(swap), bound=swap + 5.0, what="swap")
         self._flight.check()
         return self._flight.settle_in(Residency(program, self._options.window))
+
+    def _check_room(self, program: Program) -> None:
+        """Check what the owner of the device is to keep: how many are resident, and of what size."""
+        residents = [program, *(each.program for each in self._flight.residents)]
+        size = sum(each.footprint for each in residents) + max(each.scratch for each in residents)
+        memory = self.capabilities.memory
+        if len(residents) > self._options.residents or (memory is not None and size > memory):
+            raise ContractError(f"{program.name} does not fit beside what is resident: {size} bytes in all")
 
     def start(self, frame: Frame) -> None:
         self._flight.start(frame)

@@ -6,7 +6,7 @@ from hashlib import blake2b
 
 from repertory.models.errors import ArtifactError, UnknownModel
 from repertory.models.program import Artifact, Program
-from repertory.models.sketch import read_sketch
+from repertory.models.sketch import read_sketch, sketched_footprint
 
 __all__ = ["check_sketched", "prepare_sketch"]
 
@@ -21,9 +21,8 @@ def prepare_sketch(artifact: Artifact) -> Program:
     network, service = read_sketch(artifact.data)
     if artifact.network not in (None, network.name):
         raise UnknownModel(f"{artifact.name} holds {network.name!r}, not {artifact.network!r}")
-    footprint = sum(spec.nbytes for spec in network.inputs + network.outputs)
     key = blake2b(artifact.data, digest_size=16).hexdigest()
-    return Program(key, network.name, (network,), footprint, scratch=0, image=service)
+    return Program(key, network.name, (network,), sketched_footprint(artifact.data), scratch=0, image=service)
 
 
 def check_sketched(program: Program) -> None:

@@ -14,6 +14,7 @@ from repertory.transports.families import schemes
 from repertory.transports.memx.survey import survey
 from repertory.transports.rpmsg.linux.permission import UDEV_RULES
 from repertory.transports.rpmsg.linux.survey import survey as survey_dsps
+from repertory.transports.xm_npu.survey import survey as survey_npus
 
 from .command import Command, printed
 
@@ -27,7 +28,7 @@ class Devices(Command):
     """Show which devices this machine has, family by family, and what is missing for the others.
 
     Asking for MX3 groups loads the vendor's library, which looks at the device nodes; C7x DSPs are looked
-    up in sysfs. No device is opened.
+    up in sysfs, and GK7206 NPUs by their nodes in /dev. No device is opened.
 
     By default only root may use a DSP. To let the group `video` do so:
       repertory devices --udev | sudo tee /etc/udev/rules.d/60-repertory-c7x.rules
@@ -49,6 +50,7 @@ class Devices(Command):
             "cpu": _cpu(),
             "memx": _memx(options.library),
             "c7x": _c7x(),
+            "xm-npu": _xm_npu(),
             "addresses": [f"{scheme}://" for scheme in schemes()],
         }
         printed(facts, _text(facts), json=options.json)
@@ -77,6 +79,18 @@ def _c7x() -> dict[str, Any]:
     return {**found, "modules": _MODULES} if find_spec("elftools") is None else found
 
 
+def _xm_npu() -> dict[str, Any]:
+    board = survey_npus()
+    if board.reason is not None:
+        return {"available": False, "reason": board.reason}
+    return {
+        "available": any(way.reason is None for way in board.ways),
+        "ways": board.ways,
+        "memory": board.memory,
+        "library": board.library,
+    }
+
+
 def _text(facts: dict[str, Any]) -> Iterator[str]:
     for family in ("cpu", "memx"):
         found = facts[family]
@@ -90,6 +104,7 @@ def _text(facts: dict[str, Any]) -> Iterator[str]:
         for group in found.get("groups", ()):
             yield f"  {group['address']}: {group['chips']} chips"
     yield from _dsp_lines(facts["c7x"])
+    yield from _npu_lines(facts["xm-npu"])
     yield f"addresses begin with {', '.join(facts['addresses'])}"
 
 
@@ -103,3 +118,13 @@ def _dsp_lines(found: dict[str, Any]) -> Iterator[str]:
     for dsp in found["dsps"]:
         well = f"{dsp.state}, firmware {dsp.firmware}, memory of {dsp.heap}"
         yield f"  {dsp.address}: {dsp.reason or well}"
+
+
+def _npu_lines(found: dict[str, Any]) -> Iterator[str]:
+    if "ways" not in found:
+        yield f"xm-npu: none: {found['reason']}"
+        return
+    nodes = sorted({way.node for way in found["ways"]})
+    yield f"xm-npu: {', '.join(nodes)}"
+    for way in found["ways"]:
+        yield f"  {way.address}: {way.reason or 'ready'}"

@@ -15,6 +15,8 @@ from .dfp_facts import dfp_facts, dfp_text
 from .dynmod_facts import dynmod_facts, dynmod_text
 from .pack_dfp import FORMATS, pack_dfp
 from .pack_dynmod import pack_dynmod
+from .pack_xmm import NPU_FORMATS, pack_xmm
+from .xmm_facts import xmm_facts, xmm_text
 
 __all__ = ["Pack"]
 
@@ -38,9 +40,15 @@ class Pack(Command):
     Family c7x: a module for a DSP, lib0.out, of one network. Tensors go as the graph has them, so that there
     are no formats and no layouts; a batch that the graph fixes may be any.
 
+    Family xm-npu: an .xmm for a GK7206 NPU, of one network. The --format of a tensor is
+    TYPE[:SCALE[:ZERO_POINT]]; stored numbers stand for (stored - ZERO_POINT) * SCALE, which is what the graph
+    gets and gives. Without one float32 is fp32, and others are as the graph has them. There are no layouts:
+    axes are as the graph has them; a batch that the graph fixes may be any.
+
     Examples:
       repertory pack pnet.onnx --family memx --shape input_1=1,352,272,3 -o pnet.dfp
       repertory pack rnet.onnx --family c7x -o lib0.out
+      repertory pack rnet.onnx --family xm-npu --format input_2=u8:0.0078125:128 -o rnet.xmm
     """
 
     name = "pack"
@@ -52,7 +60,10 @@ class Pack(Command):
         )
         parser.add_argument("-o", "--output", type=Path, required=True, help="the file to write")
         parser.add_argument(
-            "--family", choices=[*_FAMILIES], default="memx", help="whose format (memx: DFP; c7x: module)"
+            "--family",
+            choices=[*_FAMILIES],
+            default="memx",
+            help="whose format (memx: DFP; c7x: module; xm-npu: .xmm)",
         )
         parser.add_argument(
             "--shape", action="append", default=[], metavar="NAME=1,H,W,C", help="an input's fixed shape"
@@ -69,7 +80,8 @@ class Pack(Command):
             action="append",
             default=[],
             metavar="[NAME=]FORMAT",
-            help=f"a tensor's port format, or that of all unnamed ones: {', '.join(FORMATS)}",
+            help=f"a tensor's port format, or that of all unnamed ones: {', '.join(FORMATS)}; for xm-npu"
+            f" TYPE[:SCALE[:ZERO_POINT]], {', '.join(NPU_FORMATS)}",
         )
         parser.add_argument("--chips", type=int, help="chips of the device group (default 4)")
         parser.add_argument(
@@ -79,6 +91,18 @@ class Pack(Command):
         )
         parser.add_argument("--latency-ms", type=float, help="simulated latency of a frame")
         parser.add_argument("--interval-ms", type=float, help="simulated time between two frames")
+        parser.add_argument(
+            "--private-data", type=Path, metavar="FILE", help="xm-npu: what applications get with the model"
+        )
+        parser.add_argument(
+            "--row-alignment", type=int, metavar="BYTES", help="xm-npu: to which rows are padded (default 1)"
+        )
+        parser.add_argument("--work-bytes", type=int, metavar="BYTES", help="xm-npu: workspace (default 0)")
+        parser.add_argument(
+            "--reuse",
+            type=int,
+            help="xm-npu: type of memory reuse: 1, 2, 3 if inputs, outputs or both lie in the workspace",
+        )
         parser.add_argument("--json", action="store_true", help="print facts about the file as JSON")
 
     def run(self, options: argparse.Namespace) -> None:
@@ -103,4 +127,5 @@ def _facts_of_dynmod(path: str, data: bytes) -> dict[str, Any]:
 _FAMILIES: Final = {
     "memx": (pack_dfp, _facts_of_dfp, dfp_text),
     "c7x": (pack_dynmod, _facts_of_dynmod, dynmod_text),
+    "xm-npu": (pack_xmm, xmm_facts, xmm_text),
 }

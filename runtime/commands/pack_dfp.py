@@ -8,7 +8,7 @@ from repertory.models.errors import ConfigError
 from repertory.models.formats import PortFormat
 from repertory.models.pack import pack_memx
 
-from .pack_options import pairs, read, seconds, shapes
+from .pack_options import pairs, read, refuse_foreign, seconds, shapes
 
 __all__ = ["FORMATS", "pack_dfp"]
 
@@ -26,6 +26,7 @@ _CHIPS = 4
 
 def pack_dfp(options: argparse.Namespace) -> bytes:
     """Make a DFP of all models."""
+    refuse_foreign(options, "memx")
     named, for_all = _port_formats(options.format)
     return pack_memx(
         [(path.stem, read(path)) for path in options.model],

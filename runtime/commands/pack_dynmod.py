@@ -7,19 +7,14 @@ import argparse
 from repertory.models.errors import ConfigError
 from repertory.models.pack_c7x import pack_c7x
 
-from .pack_options import read, seconds, shapes
+from .pack_options import read, refuse_foreign, seconds, shapes
 
 __all__ = ["pack_dynmod"]
-
-_FOREIGN = ("layout", "format", "chips", "co_map", "interval_ms")
 
 
 def pack_dynmod(options: argparse.Namespace) -> bytes:
     """Make a module of the one model."""
-    for name in _FOREIGN:
-        value = getattr(options, name)
-        if not (value is None or value is False or value == []):
-            raise ConfigError(f"--{name.replace('_', '-')} is for the family memx, c7x has nothing like it")
+    refuse_foreign(options, "c7x")
     if len(options.model) > 1:
         raise ConfigError(f"{len(options.model)} models came; a module for a DSP holds one")
     (path,) = options.model

@@ -2,14 +2,43 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
+from typing import Final
 
 from repertory.models.errors import ConfigError
 from repertory.models.model_file import read_file
 
-__all__ = ["pairs", "read", "seconds", "shapes"]
+__all__ = ["pairs", "read", "refuse_foreign", "seconds", "shapes"]
+
+_OWNERS: Final = {
+    "layout": ("memx",),
+    "format": ("memx", "xm-npu"),
+    "chips": ("memx",),
+    "co_map": ("memx",),
+    "interval_ms": ("memx",),
+    "private_data": ("xm-npu",),
+    "row_alignment": ("xm-npu",),
+    "work_bytes": ("xm-npu",),
+    "reuse": ("xm-npu",),
+}
+"""Options that not every family has, and who has them."""
+
 
 _HOUR = 3_600_000  # ms
+
+
+def refuse_foreign(options: argparse.Namespace, family: str) -> None:
+    """Refuse what means nothing to a family.
+
+    Raises:
+        ConfigError: names the option and whose it is.
+    """
+    for name, owners in _OWNERS.items():
+        value = getattr(options, name)
+        if family not in owners and not (value is None or value is False or value == []):
+            option, whose = f"--{name.replace('_', '-')}", " and ".join(owners)
+            raise ConfigError(f"{option} is for the family {whose}, {family} has nothing like it")
 
 
 def read(path: Path) -> bytes:

@@ -9,20 +9,21 @@ from typing import Final
 from repertory.models.errors import ConfigError
 from repertory.models.pack import pack_memx
 from repertory.models.pack_c7x import pack_c7x
+from repertory.models.pack_xm_npu import pack_xm_npu
 
 from .canvas import CANVAS
 from .photos import network
 
 __all__ = ["SCHEMES", "model_file", "placed"]
 
-SCHEMES: Final = ("sim+memx", "sim+c7x", "cpu")
+SCHEMES: Final = ("sim+memx", "sim+xm-npu", "sim+c7x", "cpu")
 """Devices that compute the demonstration's networks."""
 
 _PREFERRED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
-        "pnet": ("sim+memx", "cpu", "sim+c7x"),
-        "rnet": ("sim+memx", "cpu", "sim+c7x"),
-        "onet": ("sim+c7x", "sim+memx", "cpu"),
+        "pnet": ("sim+memx", "cpu", "sim+xm-npu", "sim+c7x"),
+        "rnet": ("sim+xm-npu", "sim+memx", "cpu", "sim+c7x"),
+        "onet": ("sim+c7x", "sim+memx", "sim+xm-npu", "cpu"),
     }
 )
 
@@ -33,7 +34,8 @@ _PACES: Final = {"pnet": (0.006, 0.003), "rnet": (0.0008, 0.0002), "onet": (0.00
 def placed(name: str, devices: Sequence[str]) -> list[str]:
     """Return the devices for a network: all of one family, the one that suits it best.
 
-    The finest network goes to a DSP where there is one, for it is asked for least.
+    Where there is one of each family, the MX3 scans, the NPU refines, and the DSP has the last word, for it is
+    asked for least.
 
     Raises:
         ConfigError: no device computes the networks.
@@ -57,5 +59,7 @@ def model_file(name: str, device: str) -> bytes:
             return pack_memx([(name, data)], shapes=shapes, latency=latency, interval=interval)
         case "sim+c7x":
             return pack_c7x(name, data, shapes=shapes, latency=latency)
+        case "sim+xm-npu":
+            return pack_xm_npu(name, data, shapes=shapes, latency=latency)
         case _:
             return data

@@ -159,7 +159,7 @@ def test_inspect_what_is_nothing_that_we_know(
     (tmp_path / name).write_bytes(data)
     done = repertory("inspect", tmp_path / name)
     assert (done.code, done.out) == (1, "")
-    reason = f"neither ELF module, DFP, ONNX nor sketch ({len(data)} bytes)"
+    reason = f"neither ELF module, DFP, .xmm, ONNX nor sketch ({len(data)} bytes)"
     assert done.err == f"repertory inspect: {tmp_path / name}: {reason}\n"
 
 

@@ -16,7 +16,7 @@ from .conftest import Repertory
 def test_devices_needs_no_device(repertory: Repertory) -> None:
     done = repertory("devices", "--json")
     assert done.code == 0
-    assert done.json.keys() == {"cpu", "memx", "c7x", "addresses"}
+    assert done.json.keys() == {"cpu", "memx", "c7x", "xm-npu", "addresses"}
     assert done.json["cpu"]["available"] is True
     wanted = {"c7x", "cpu", "memx", "null", "sim", "sim+c7x", "sim+cpu", "sim+memx"}
     assert {f"{scheme}://" for scheme in wanted} <= set(done.json["addresses"])

@@ -68,7 +68,9 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
 def test_the_test_command_is_one_line() -> None:
     text = (ROOT / "README.md").read_text()
     command = re.findall(r"^<!-- test-command -->\n```sh\n(.*)\n```$", text, re.MULTILINE)
-    assert command == ['python3 -m venv .venv && .venv/bin/pip install -q -e ".[test]" && .venv/bin/pytest']
+    assert command == [
+        'python3 -m venv .venv && .venv/bin/pip install -q -e ".[test]" && .venv/bin/pytest -n 2'
+    ]
 
 
 def test_the_application_of_the_readme(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ async def test_in_each_state(way: str, anyio_backend: object, tmp_path: Path) ->
                 while True:
                     await others.ask(other, others.answered)
 
-        with anyio.fail_after(40):
+        with anyio.fail_after(100):
             async with anyio.create_task_group() as tasks:
                 enough = await tasks.start(go_on)
                 async with anyio.create_task_group() as suffering:

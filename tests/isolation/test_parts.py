@@ -217,7 +217,7 @@ PARTS = [(None, None), (b"twin", None), (None, b"sidecar"), (b"twin", b"sidecar"
 @pytest.mark.parametrize(("twin", "sidecar"), PARTS)
 @pytest.mark.virtual
 async def test_a_file_arrives_with_all_that_came_along(twin: bytes | None, sidecar: bytes | None) -> None:
-    sent = Artifact("lib0.out", b"model", "net", twin, sidecar)
+    sent = Artifact("lib0.out", b"model", "net", twin, sidecar, native_outputs=twin is None)
     arrived: list[Artifact] = []
 
     def prepare(artifact: Artifact) -> Program:
@@ -293,6 +293,7 @@ def _line(frames: list[Frame], key: tuple[str, str]) -> list[Frame]:
         errors.DeviceBusy("held", family="memx", call="memx_trylock", status=1),
         errors.DeviceHung("slow", family="cpu", call="InferenceSession"),
         errors.DeviceLost("gone", family="memx"),
+        errors.NoRoom("full", wanted=80, free=79),
     ],
     ids=lambda error: type(error).__name__,
 )
@@ -301,6 +302,23 @@ def test_an_error_crosses_as_it_is(error: errors.RepertoryError) -> None:
     assert type(found) is type(error)
     assert str(found) == str(error)
     assert vars(found) == vars(error)
+
+
+class Refusal(errors.DeviceError):
+    """One of a family's own, with what does not travel."""
+
+    def __init__(self) -> None:
+        super().__init__("refused", family="npu", call="load", status=-6)
+        self.names = ("a", "b")
+
+
+def test_an_error_of_a_family_becomes_the_nearest_that_all_know() -> None:
+    found = unpack(
+        msgspec.msgpack.decode(msgspec.msgpack.encode(pack(Refusal())), type=type(pack(Refusal())))
+    )
+    assert type(found) is errors.DeviceError
+    assert str(found) == "refused"
+    assert vars(found) == {"family": "npu", "call": "load", "status": -6}
 
 
 def test_a_foreign_error_becomes_one_of_ours() -> None:

@@ -281,6 +281,7 @@ def in_child(*calls: Callable[[], Coroutine[Any, Any, int]]) -> list[int]:
         return list(map(int, told.read().split()))
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.parametrize("held", [False, True], ids=["between calls", "during a call of another thread"])
 async def test_in_a_fork_writes_succeed_and_outputs_never_come(held: bool, anyio_backend: object) -> None:
     async with RealWorld() as world:

@@ -169,12 +169,15 @@ def test_ctrl_c_ends_a_wait(stub: Stub, call: str, function: str, status: Status
         stdout=subprocess.PIPE,
         text=True,
     ) as child:
-        assert child.stdout is not None
-        for _ in range(3):
-            assert child.stdout.readline() == "libmemx speaks\n"
-        child.send_signal(signal.SIGINT)
-        assert child.stdout.read().splitlines()[-1] == "ended"
-    assert child.returncode == 0
+        try:
+            assert child.stdout is not None
+            for _ in range(3):
+                assert child.stdout.readline() == "libmemx speaks\n"
+            child.send_signal(signal.SIGINT)
+            assert child.stdout.read().splitlines()[-1] == "ended"
+            assert child.wait() == 0
+        finally:
+            child.kill()
 
 
 @pytest.mark.parametrize("profile", PROFILES)

@@ -48,9 +48,10 @@ def sketched(
     inputs: Sequence[TensorSpec] = (TensorSpec("x", (4,), FLOAT),),
     outputs: Sequence[TensorSpec] = (TensorSpec("y", (16,), FLOAT),),
     service: float | None = None,
+    footprint: int | None = None,
 ) -> bytes:
     """Return a model file for devices that compute nothing."""
-    return sketch(name, inputs, outputs, service=service)
+    return sketch(name, inputs, outputs, service=service, footprint=footprint)
 
 
 def tensor(number: float) -> Array:
@@ -147,6 +148,7 @@ class Memory:
     Attributes:
         holding: whether devices hold what is started, from their opening on.
         refuse: names of programs that a bind refuses.
+        crowded: programs beside which devices find no room for another, from their opening on.
         bind_seconds: how long a bind takes.
         bind_errors: what the next binds fail with; the device breaks down with it.
         open_errors: what the next openings fail with.
@@ -169,6 +171,7 @@ class Memory:
         self.holding = holding
         self.forgetful = False
         self.refuse: set[str] = set()
+        self.crowded: int | None = None
         self.bind_seconds = 0.0
         self.bind_errors: list[DeviceError] = []
         self.open_errors: list[DeviceError] = []
@@ -190,6 +193,7 @@ class Memory:
         )
         inner.holding = self.holding
         inner.refuse = self.refuse
+        inner.crowded = self.crowded
         self.devices.append(Scripted(world, self, inner))
         return self.devices[-1]
 
@@ -223,6 +227,7 @@ class Pending:
     """A request in a task of its own: its outcome, whatever it is, and when it came.
 
     Attributes:
+        model: who is asked.
         value: the answer.
         error: what was raised instead; the backend's cancellation too.
         ended: when, on the loop's clock; None while it is pending.
@@ -235,13 +240,13 @@ class Pending:
         self.ended: float | None = None
         self.scope = anyio.CancelScope()
         self._name = model.name
-        self._model = model
+        self.model = model
         self._options = options
 
     async def __call__(self) -> None:
         with self.scope:
             try:
-                self.value = await self._model.infer(tensor(self.number), **self._options)
+                self.value = await self.model.infer(tensor(self.number), **self._options)
             except Exception as error:  # noqa: BLE001  (the test looks at it)
                 self.error = error
             except BaseException as error:

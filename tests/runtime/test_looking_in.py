@@ -130,11 +130,11 @@ async def test_slow_reader_of_events_loses_the_oldest_and_is_told() -> None:
     async with open_virtual("sim://?swap_ms=0&service_ms=0") as rt:
         events = rt.events()
         models = [await rt.load(sketched(name)) for name in "ab"]
-        for number in range(1100):
+        for number in range(560):
             await models[number % 2].infer(tensor(1))
         first = await events.__anext__()
-        assert events.dropped == 1102 - 1024
-        assert first.kind == "swapped"
+        assert events.dropped == 2 + 560 + 559 - 1024
+        assert first.kind == "evicted"
 
 
 async def test_explain_gives_decisions_with_their_reasons() -> None:

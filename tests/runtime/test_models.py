@@ -396,15 +396,27 @@ async def test_what_comes_along_with_a_file_reaches_the_device(tmp_path: Path) -
     memory = Memory()
     async with open_virtual(memory) as rt:
         await rt.load(sketched("net"), twin=b"twin", sidecar=str(sidecar))
-        await rt.replace("net", sketched("net"), sidecar=b"bytes")
+        await rt.replace("net", sketched("net"), sidecar=b"bytes", outputs="native")
         await rt.replace("net", sketched("net"))
         with pytest.raises(ArtifactError, match=r"none\.json: No such file"):
             await rt.replace("net", sketched("net"), sidecar=tmp_path / "none.json")
-    assert [(file.twin, file.sidecar) for file in memory.files] == [
-        (b"twin", b"from a path"),
-        (None, b"bytes"),
-        (None, None),
+    assert [(file.twin, file.sidecar, file.native_outputs) for file in memory.files] == [
+        (b"twin", b"from a path", False),
+        (None, b"bytes", True),
+        (None, None, False),
     ]
+
+
+async def test_outputs_come_as_float32_or_native_and_in_no_other_way() -> None:
+    memory = Memory()
+    async with open_virtual(memory) as rt:
+        await rt.load(sketched("net"), outputs="native")
+        for wrong in ("int8", None, ["native"]):
+            with pytest.raises(ConfigError, match="one of float32, native is wanted"):
+                await rt.load(sketched("net"), name="other", outputs=wrong)  # type: ignore[arg-type]
+            with pytest.raises(ConfigError, match="one of float32, native is wanted"):
+                await rt.replace("net", sketched("net"), outputs=wrong)  # type: ignore[arg-type]
+    assert [file.native_outputs for file in memory.files] == [True]
 
 
 async def test_pin_goes_over_to_the_replacement() -> None:

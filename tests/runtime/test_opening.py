@@ -255,14 +255,16 @@ async def test_configured_runtime_has_its_models_in_service(tmp_path: Path) -> N
 def test_files_of_a_configuration_lie_in_its_folder(tmp_path: Path) -> None:
     text = (
         "[[group]]\naddress = 'sim://'\n[[model]]\npath = 'lib0.out'\ntwin = 'a.onnx'\nsidecar = 'b/c.json'"
+        "\noutputs = 'native'"
     )
     path = _write(tmp_path, text)
     (model,) = read_config(path).model
     options = model.options
     files = (model.path, options.twin, options.sidecar)
     assert files == tuple(str(tmp_path / name) for name in ("lib0.out", "a.onnx", "b/c.json"))
+    assert options.outputs == "native"
     (bare,) = read_config(_write(tmp_path, text[: text.index("twin")])).model
-    assert (bare.options.twin, bare.options.sidecar) == (None, None)
+    assert (bare.options.twin, bare.options.sidecar, bare.options.outputs) == (None, None, "float32")
 
 
 @pytest.mark.parametrize(

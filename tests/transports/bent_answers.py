@@ -59,6 +59,27 @@ class MixingUpPrograms(Altered):
         return hash_answer(self.last.network, frame.inputs)
 
 
+@breaks(BENT, "interleaved", "a bind beside a frame changes")
+class OverwritingWhatRunsAtABind(Altered):
+    running = 0
+    spoiled = 0
+
+    def start(self, frame: Frame) -> None:
+        super().start(frame)
+        self.running += 1
+
+    async def bind(self, program: Program | None, *, evict: Sequence[Program] = ()) -> Residency | None:
+        self.spoiled = self.running
+        return await super().bind(program, evict=evict)
+
+    def outputs(self, frame: Frame, *outputs: Array) -> tuple[Array, ...]:
+        self.running -= 1
+        if not self.spoiled:
+            return outputs
+        self.spoiled -= 1
+        return tuple(np.zeros_like(output) for output in outputs)
+
+
 @breaks(BENT, "swap_back", "has other answers than before")
 class ForgettingWeights(Altered):
     def __init__(self, world: World) -> None:

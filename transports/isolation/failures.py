@@ -22,16 +22,22 @@ _KINDS: Final[dict[str, type[RepertoryError]]] = {
         errors.DeviceHung,
         errors.DeviceLost,
         errors.InvalidInput,
+        errors.NoRoom,
         errors.UnknownModel,
     )
 }
 
 
 def pack(error: Exception) -> Failure:
-    """Return what travels of an error; one that is none of ours becomes DeviceLost."""
-    if type(error).__name__ not in _KINDS:
-        error = DeviceLost(f"the device's code failed: {error!r}", family="isolation")
-    return Failure(type(error).__name__, str(error), dict(vars(error)))
+    """Return what travels of an error; one of a family's own becomes the nearest kind that all families know.
+
+    One that is none of ours becomes DeviceLost.
+    """
+    known = [kind.__name__ for kind in type(error).__mro__ if kind.__name__ in _KINDS]
+    if not known:
+        error, known = DeviceLost(f"the device's code failed: {error!r}", family="isolation"), ["DeviceLost"]
+    fields = {name: value for name, value in vars(error).items() if isinstance(value, str | int | None)}
+    return Failure(known[0], str(error), fields)
 
 
 def unpack(failure: Failure) -> RepertoryError:

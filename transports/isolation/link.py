@@ -196,8 +196,10 @@ class Link:
     def _put_file(self, key: str, artifact: Artifact) -> None:
         parts = (artifact.twin, artifact.sidecar)
         with sealed(artifact.data, *(part or b"" for part in parts)) as file:
-            sizes = (None if part is None else len(part) for part in parts)
-            self._batch.append(Ship(key, artifact.name, artifact.network, len(artifact.data), *sizes))
+            native = artifact.native_outputs
+            twin, sidecar = (None if part is None else len(part) for part in parts)
+            ship = Ship(key, artifact.name, artifact.network, len(artifact.data), twin, sidecar, native)
+            self._batch.append(ship)
             self._send(file)
 
     def _grow(self, slots: int, slot_size: int) -> None:

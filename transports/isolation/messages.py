@@ -72,7 +72,8 @@ class Open(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class Ship(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Read a model file: a sealed memfd comes along that holds `size` bytes, then the twin's, the sidecar's.
 
-    `twin` and `sidecar` are sizes, or None without one. What is wrong with the file is told at `Bind`.
+    `twin` and `sidecar` are sizes, or None without one; `native_outputs` is the artifact's own. What is wrong
+    with the file is told at `Bind`.
     """
 
     key: str
@@ -81,6 +82,7 @@ class Ship(msgspec.Struct, frozen=True, array_like=True, tag=True):
     size: int
     twin: int | None
     sidecar: int | None
+    native_outputs: bool = False
 
 
 @final

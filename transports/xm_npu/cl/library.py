@@ -266,9 +266,7 @@ class XmediaCl(ABC):
         """Give devices back."""
 
     @abstractmethod
-    async def xmedia_cl_create_context(
-        self, num_devices: int, devices: list[int] | None
-    ) -> tuple[int, int]:
+    async def xmedia_cl_create_context(self, num_devices: int, devices: list[int] | None) -> tuple[int, int]:
         """Return the process's one context, or 0; and `err_code`."""
 
     @abstractmethod
@@ -326,13 +324,13 @@ class XmediaCl(ABC):
         """Likewise."""
 
     @abstractmethod
-    async def xmedia_cl_graph_loadmodel_from_file_withmem(
+    async def xmedia_cl_graph_loadmodel_from_file_withmem(  # noqa: PLR0917  (the vendor's)
         self, context: int, path: bytes | None, workspace: int, worksize: int, weight: int, weightsize: int
     ) -> tuple[int, int]:
         """Load into the caller's memory; returns the graph and the status."""
 
     @abstractmethod
-    async def xmedia_cl_graph_loadmodel_from_buff_withmem(
+    async def xmedia_cl_graph_loadmodel_from_buff_withmem(  # noqa: PLR0917  (the vendor's)
         self, context: int, buff: bytes | None, workspace: int, worksize: int, weight: int, weightsize: int
     ) -> tuple[int, int]:
         """Likewise."""
@@ -367,7 +365,7 @@ class XmediaCl(ABC):
 
     @abstractmethod
     async def xmedia_cl_graph_submit(self, graph: int) -> tuple[int, int]:
-        """Queue a run; returns its event and the status. Waits for the graph's previous run, without bound."""
+        """Queue a run; returns its event and the status. Waits for the graph's run before, without bound."""
 
     @abstractmethod
     async def xmedia_cl_graph_set_schedule_prio(self, graph: int, prio: int) -> int:

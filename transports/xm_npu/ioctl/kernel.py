@@ -1,6 +1,7 @@
 """The seam of system calls: what Linux is asked for, and a double can answer.
 
-Arguments of ioctls are bytes laid out for a 32-bit process, for there is no other driver: see `generation.py`.
+Arguments of ioctls are bytes laid out for a 32-bit process, for there is no other driver: see
+`generation.py`.
 """
 
 from __future__ import annotations
@@ -69,9 +70,12 @@ class LinuxKernel(Kernel):
         os.close(fd)
 
     async def ioctl(self, fd: int, request: int, argument: bytearray | int = 0) -> int:
-        if isinstance(argument, int):
-            return fcntl.ioctl(fd, request, argument)
-        return fcntl.ioctl(fd, request, argument, True)
+        value: int = (
+            fcntl.ioctl(fd, request, argument)
+            if isinstance(argument, int)
+            else fcntl.ioctl(fd, request, argument, True)
+        )
+        return value
 
     def map(self, fd: int, size: int) -> memoryview:
         return memoryview(mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE))
@@ -81,9 +85,9 @@ class LinuxKernel(Kernel):
 
     def nodes(self, directory: Path) -> Sequence[str]:
         try:
-            return sorted(os.listdir(directory))
+            return sorted(entry.name for entry in directory.iterdir())
         except FileNotFoundError:
-            return ()
+            return []
 
     def process(self) -> int:
         return os.getpid()

@@ -1,0 +1,236 @@
+"""Stage 4: memory that the NPU can reach, in blocks of whole pages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, final
+
+from repertory.models.errors import ConfigError, NoRoom
+from repertory.models.xmm_tensor import ALIGNMENT
+
+from .library import XmediaCl
+from .statuses import check_sys, misuse
+
+__all__ = ["LINE", "MmzBuffer", "Span", "allocate", "zone_name"]
+
+LINE: Final = 64
+"""Bytes of a line of the cache, and so of what a flush works on."""
+
+_STAGE: Final = 4
+_BLOCK_NAME, _ZONE_NAME = 15, 31  # characters, without the NUL
+_SIZES: Final = 1 << 32
+
+
+@final
+class MmzBuffer:
+    """A mapped block; made by `allocate`.
+
+    Attributes:
+        name: of the block.
+        phy: physical address of its first byte.
+        virt: address in this process.
+        size: bytes that were asked for.
+        cached: whether it is mapped through the cache.
+    """
+
+    def __init__(self, library: XmediaCl, name: str, *, phy: int, virt: int, size: int, cached: bool) -> None:
+        self._library = library
+        self._users: list[str] = []
+        self._results: Span | None = None
+        self._freed = False
+        self.name = name
+        self.phy = phy
+        self.virt = virt
+        self.size = size
+        self.cached = cached
+
+    def __repr__(self) -> str:
+        state = "freed" if self._freed else f"{self.size} bytes at {self.phy:#x}"
+        return f"<MmzBuffer {self.name}: {state}>"
+
+    @property
+    def freed(self) -> bool:
+        """Whether it was given back."""
+        return self._freed
+
+    @property
+    def data(self) -> memoryview:
+        """Its bytes, writable; no view may be used after `free`.
+
+        Raises:
+            NpuRefusal: it was freed.
+        """
+        self._check("xmedia_mmz_map")
+        return self._library.memory(self.virt, self.size)
+
+    def span(self, offset: int = 0, size: int | None = None) -> Span:
+        """Return a part of it.
+
+        Raises:
+            NpuRefusal: it is no part of it, or it was freed.
+        """
+        self._check("xmedia_mmz_map")
+        size = self.size - offset if size is None else size
+        if offset < 0 or size < 0 or offset + size > self.size:
+            raise misuse(_STAGE, "xmedia_mmz_map", f"{size} bytes at {offset} are not within {self!r}")
+        return Span(self, offset, size)
+
+    async def flush(self, offset: int = 0, size: int | None = None) -> None:
+        """Write cached bytes back, and forget them; nothing is to be done where it is not cached.
+
+        Raises:
+            NpuRefusal: it was freed; the part is not within it; or outputs of a graph are bound here, whose
+                runs flush them when that is right.
+        """
+        if self._results is not None and _meet(self._results, self.span(offset, size)):
+            why = f"{self!r} holds outputs of a graph: they are never flushed after a run"
+            raise misuse(7, "xmedia_mmz_flush_cache", why)
+        await self.flush_lines(offset, size)
+
+    async def flush_lines(self, offset: int = 0, size: int | None = None) -> None:
+        """Flush before a run, when that is right for outputs too."""
+        part = self.span(offset, size)
+        if self.cached and part.size:
+            status = await self._library.xmedia_mmz_flush_cache(part.phy, part.virt, part.size)
+            check_sys("xmedia_mmz_flush_cache", status, stage=7)
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a graph uses it."""
+        return bool(self._users)
+
+    def hold(self, user: str) -> None:
+        """Note that somebody uses it; for graphs."""
+        self._users.append(user)
+
+    def drop(self, user: str) -> None:
+        """Note that they no longer do."""
+        if user in self._users:
+            self._users.remove(user)
+
+    def results(self, where: Span | None) -> None:
+        """Note where in it a graph writes its outputs, if anywhere."""
+        self._results = where
+
+    async def free(self) -> None:
+        """Give it back; any number of times.
+
+        Raises:
+            NpuRefusal: a graph uses it, which must be unloaded first; or the driver refuses.
+        """
+        if self._freed:
+            return
+        if self._users:
+            raise misuse(8, "xmedia_mmz_free", f"{self!r} is in use by {self._users[0]}: unload that first")
+        self._freed = True
+        unmapped = await self._library.xmedia_mmz_unmap(self.virt)
+        freed = await self._library.xmedia_mmz_free(self.phy)
+        check_sys("xmedia_mmz_unmap", unmapped, stage=8)
+        check_sys("xmedia_mmz_free", freed, stage=8)
+
+    def _check(self, call: str) -> None:
+        if self._freed:
+            raise misuse(_STAGE, call, f"{self!r} is used after it was freed")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A part of a buffer.
+
+    Attributes:
+        buffer: which.
+        offset: of its first byte.
+        size: bytes.
+    """
+
+    buffer: MmzBuffer
+    offset: int
+    size: int
+
+    @property
+    def phy(self) -> int:
+        """Physical address of the first byte."""
+        return self.buffer.phy + self.offset
+
+    @property
+    def virt(self) -> int:
+        """Address of the first byte in this process."""
+        return self.buffer.virt + self.offset
+
+    @property
+    def data(self) -> memoryview:
+        """Its bytes, writable."""
+        return self.buffer.data[self.offset : self.offset + self.size]
+
+    def meets(self, other: Span) -> bool:
+        """Whether the two share a line of the cache."""
+        return self.buffer is other.buffer and _meet(self, other)
+
+    def check(self, stage: int, call: str, what: str, size: int) -> None:
+        """Check that it can hold something.
+
+        Raises:
+            NpuRefusal: it was freed, is too small, or does not begin at a multiple of 8.
+        """
+        if self.buffer.freed:
+            raise misuse(stage, call, f"{what}: {self.buffer!r} is used after it was freed")
+        if self.size < size:
+            raise misuse(
+                stage, call, f"{what}: {size} bytes are needed, {self.buffer.name} gives {self.size}"
+            )
+        if self.phy % ALIGNMENT:
+            raise misuse(stage, call, f"{what}: {self.phy:#x} is no multiple of {ALIGNMENT}")
+
+    async def flush(self) -> None:
+        """Flush it before a run."""
+        await self.buffer.flush_lines(self.offset, self.size)
+
+
+def _meet(one: Span, other: Span) -> bool:
+    """Whether two parts of one block share a line of the cache."""
+    return (
+        one.offset // LINE * LINE < other.offset + other.size
+        and other.offset // LINE * LINE < one.offset + one.size
+    )
+
+
+def zone_name(zone: str | None) -> bytes | None:
+    """Return a zone's name for the library.
+
+    Raises:
+        ConfigError: there can be no such zone.
+    """
+    name = None if zone is None else zone.encode()
+    if name is not None and (not name or len(name) > _ZONE_NAME or b"\0" in name):
+        raise ConfigError(f"zone {zone!r}: a name of 1 to {_ZONE_NAME} bytes is wanted")
+    return name
+
+
+async def allocate(
+    library: XmediaCl, name: str, size: int, *, cached: bool = True, zone: bytes | None = None
+) -> MmzBuffer:
+    """Take and map a block.
+
+    Args:
+        library: whose memory.
+        name: of the block, at most 15 characters; the rest is cut off.
+        size: bytes, above 0.
+        cached: whether to map it through the cache.
+        zone: None for the zone `anonymous`.
+
+    Raises:
+        NoRoom: there is none of this size in one piece.
+        NpuRefusal: the size is none, or mapping was refused.
+    """
+    call = "xmedia_mmz_alloc"
+    if not 0 < size < _SIZES:
+        raise misuse(_STAGE, call, f"{name}: {size} bytes; where a model needs none, pass none")
+    phy = await library.xmedia_mmz_alloc(zone, name.encode()[:_BLOCK_NAME], size)
+    if not phy:
+        raise NoRoom(f"stage 4, {call}: no {size} bytes in one piece for {name}", wanted=size)
+    virt = await library.xmedia_mmz_map(phy, size, cached)
+    if not virt:
+        await library.xmedia_mmz_free(phy)
+        raise misuse(_STAGE, "xmedia_mmz_map", f"{name}: {size} bytes at {phy:#x} were not mapped")
+    return MmzBuffer(library, name, phy=phy, virt=virt, size=size, cached=cached)

@@ -1,0 +1,178 @@
+"""`xm-npu://`: the NPU of this board, by the vendor's library or by the driver's nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, final
+
+import msgspec
+
+from repertory.models.errors import ConfigError
+from repertory.models.program import Artifact, Program
+from repertory.transports.address import Address
+from repertory.transports.families import Connect
+from repertory.transports.world import World
+
+from .cl.binding import shared_library
+from .cl.npu import ClNpu
+from .device import LOAD_BOUND, MMZ_MB, RESIDENTS, Prepare, XmNpuDevice
+from .engine import RUN_BOUND
+from .ioctl.generation import GENERATIONS, MMZ_LAYOUTS
+from .ioctl.kernel import LinuxKernel
+from .ioctl.npu import NodeNpu, check_process
+from .isolate import Isolation, in_process
+from .npu import Npu
+from .program import prepare_xmm
+
+__all__ = ["NODE", "Reading", "XmNpuOptions", "hardware", "reader"]
+
+NODE = "/dev/npu.0"
+"""The NPU's node."""
+
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=3600)]
+Megabytes = Annotated[float, msgspec.Meta(gt=0, le=4096)]
+
+
+@final
+class XmNpuOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Parameters of `xm-npu://`.
+
+    Attributes:
+        via: `cl` calls the vendor's library, which is the way to a GK7206; `ioctl` speaks to the driver's nodes
+            itself, as generation V500 (GK7205V500 and its siblings) has them, in a 32-bit process.
+        lib: folder of the vendor's libraries, or path of `libxmedia_cl.so`; without it the usual folders.
+        memory: `own` loads models into memory that we take, and shares the workspace; `library` leaves that to
+            the library. By `ioctl` memory is always our own.
+        outputs: how outputs are mapped: `uncached` is right in any case, `cached` reads faster and leans on
+            the library's own invalidation. By `ioctl` always uncached.
+        devices: which devices a context is made of: `all`, as the current library wants, or `npu`, as the
+            vendor's page has it.
+        zone: of the memory for models; the zone `anonymous` without one.
+        mmz_mb: megabytes (2^20) of it that models may take together.
+        residents: graphs that may be resident at once.
+        batch: items of a dynamic batch, for every model; by `cl` only.
+        generation: of the driver's tables, for `ioctl`.
+        mmz: layout of the memory's tables, for `ioctl`: `v500` has 76 bytes, `gk7206` 80.
+        mmz_node: the memory's node, for `ioctl`.
+        lock_dir: where our lock file lies; shared by all who use the NPU.
+        run_bound: seconds in which the job at the head of the NPU's queue must end.
+        load_bound: seconds that loading a model may take.
+        isolation: `process` opens the NPU in a child process, which costs the memory of a second Python;
+            `none` in this one.
+    """
+
+    via: Literal["cl", "ioctl"] = "cl"
+    lib: str | None = None
+    memory: Literal["own", "library"] = "own"
+    outputs: Literal["uncached", "cached"] = "uncached"
+    devices: Literal["all", "npu"] = "all"
+    zone: str | None = None
+    mmz_mb: Megabytes = MMZ_MB
+    residents: Annotated[int, msgspec.Meta(ge=1, le=256)] = RESIDENTS
+    batch: Annotated[int, msgspec.Meta(ge=1, le=32)] = 1
+    generation: Literal["v500"] = "v500"
+    mmz: Literal["v500", "gk7206"] = "v500"
+    mmz_node: str = "/dev/mmz_userdev"
+    lock_dir: str = "/run/lock"
+    run_bound: Seconds = RUN_BOUND
+    load_bound: Seconds = LOAD_BOUND
+    isolation: Isolation = "none"
+
+
+def hardware(address: Address, world: World) -> Connect:
+    """Open the NPU whose node the target is, `/dev/npu.0` without one; real time only."""
+    options = address.options(XmNpuOptions)
+    _check(address, options, world)
+    reading = Reading(
+        via=options.via,
+        simulated=False,
+        batch=options.batch,
+        memory=int(options.mmz_mb * 2**20),
+    )
+    if options.isolation == "process":
+        return in_process(
+            address,
+            world,
+            reader(reading),
+            run_bound=options.run_bound,
+            load_bound=options.load_bound,
+        )
+
+    def make() -> XmNpuDevice:
+        return XmNpuDevice(
+            world,
+            lambda: _npu(address, options, world),
+            reader(reading),
+            name=_node(address),
+            simulated=False,
+            memory=reading.memory,
+            residents=options.residents,
+            run_bound=options.run_bound,
+            load_bound=options.load_bound,
+        )
+
+    return make
+
+
+@final
+class Reading(msgspec.Struct, frozen=True):
+    """How model files are read for one way to the NPU: see `prepare_xmm`."""
+
+    via: Literal["cl", "ioctl"]
+    simulated: bool
+    batch: int
+    memory: int
+
+
+def reader(reading: Reading) -> Prepare:
+    """Return what reads model files so."""
+
+    def prepare(artifact: Artifact) -> Program:
+        return prepare_xmm(
+            artifact,
+            simulated=reading.simulated,
+            via=reading.via,
+            batch=reading.batch,
+            budget=reading.memory,
+        )
+
+    return prepare
+
+
+def _check(address: Address, options: XmNpuOptions, world: World) -> None:
+    if world.virtual:
+        raise ConfigError(f"{address.text}: real hardware does not run on virtual time; use sim+xm-npu://")
+    if "\0" in address.target or not _node(address).startswith("/"):
+        raise ConfigError(f"{address.text}: {address.target!r} is no node; use {address.scheme}://{NODE}")
+    if options.via == "ioctl":
+        check_process(LinuxKernel())
+        if options.batch > 1:
+            raise ConfigError(f"{address.text}: a dynamic batch is the library's; the nodes have none")
+
+
+def _node(address: Address) -> str:
+    return {"": NODE, "0": NODE}.get(address.target, address.target)
+
+
+def _npu(address: Address, options: XmNpuOptions, world: World) -> Npu:
+    if options.via == "ioctl":
+        return NodeNpu(
+            world,
+            LinuxKernel(),
+            node=Path(_node(address)),
+            mmz=Path(options.mmz_node),
+            generation=GENERATIONS[options.generation],
+            layout=MMZ_LAYOUTS[options.mmz],
+            zone=options.zone,
+            lock_dir=Path(options.lock_dir),
+        )
+    return ClNpu(
+        shared_library(options.lib),
+        world,
+        memory=options.memory,
+        outputs=options.outputs,
+        devices=options.devices,
+        zone=options.zone,
+        node=Path(_node(address)),
+        lock_dir=Path(options.lock_dir),
+    )

@@ -1,0 +1,258 @@
+"""The jobs of ours that the driver has, their ends, and how the NPU is made usable again after a bad one."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, final
+
+from repertory.models.errors import DeviceError, DeviceHung, DeviceLost, again
+from repertory.transports.frame import Fate
+from repertory.transports.world import World
+from repertory.transports.xm_npu.errors import NpuAborted, NpuRefusal
+from repertory.transports.xm_npu.npu import Ended, Run
+
+from .generation import JobState
+from .node import NpuNode
+from .waiter import Landing, Waiter
+from .window import Window
+
+__all__ = ["JobQueue"]
+
+_QUEUE_LOST: Final = frozenset({errno.EFAULT, errno.EBUSY})
+_STOPPED: Final[Mapping[int, str]] = {
+    JobState.SYNC: "was stopped by the code",
+    JobState.TEMP: "is at a breakpoint",
+    JobState.ABORT: "aborted its job",
+}
+
+
+@final
+@dataclass(slots=True, eq=False)
+class _Flight:
+    """A run whose jobs the driver has.
+
+    Attributes:
+        run: which.
+        name: of its model.
+        jobs: those that have not ended.
+        whole: whether all its jobs were submitted.
+        blame: why it is to blame for a failure, where it is.
+    """
+
+    run: Run
+    name: str
+    jobs: list[int] = field(default_factory=list[int])
+    whole: bool = True
+    blame: NpuAborted | None = None
+
+
+@final
+class JobQueue:
+    """Our part of the NPU's one queue.
+
+    A job that fails takes all behind it along, those of other processes too. Then the queue is made anew.
+
+    Args:
+        world: real or virtual.
+        node: with a queue.
+        bell: to be rung when `collect` may have something.
+        reload: brings every graph's code and parameters into memory again, which a job that went astray may
+            have written over.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        node: NpuNode,
+        bell: Callable[[], None],
+        reload: Callable[[], None],
+    ) -> None:
+        self._now = world.now
+        self._node = node
+        self._bell = bell
+        self._reload = reload
+        self._waiter = Waiter(world, node, bell)
+        self._flights: list[_Flight] = []
+        self._last = 0
+        self._trouble: DeviceError | None = None
+        self._foreign = False
+        self._fatal: DeviceError | None = None
+
+    @property
+    def jobs(self) -> int:
+        """How many of ours the driver has."""
+        return sum(len(flight.jobs) for flight in self._flights)
+
+    async def submit(self, run: Run, window: Window) -> None:
+        """Queue the jobs of a run.
+
+        Where the queue is lost, or is lost in the middle of it, that is no refusal: the run ends as UNDONE.
+
+        Raises:
+            NpuRefusal: nothing of it was queued.
+            DeviceLost, DeviceHung: the NPU is unusable.
+        """
+        if self._fatal is not None:
+            raise again(self._fatal)
+        flight = _Flight(run, window.name)
+        for step in window.steps:
+            try:
+                job = await self._node.submit(step)
+            except NpuRefusal as refusal:
+                if not flight.jobs and refusal.status not in _QUEUE_LOST:
+                    raise
+                flight.whole = False
+                self._troubled(refusal)
+                break
+            self._number(job)
+            flight.jobs.append(job)
+            self._waiter.watch(job)
+        self._flights.append(flight)
+
+    async def collect(self) -> list[Ended]:
+        """See `Npu.collect`."""
+        if self._fatal is not None:
+            raise again(self._fatal)
+        ended = self._land(self._waiter.take())
+        if self._trouble is None:
+            return ended
+        return await self._recovered(ended, None)
+
+    async def break_off(self, why: DeviceError) -> list[Ended]:
+        """See `Npu.break_off`."""
+        if not self._flights:
+            return []
+        hung = self._flights[0]
+        await self._waiter.park()
+        ended = self._land(self._waiter.take())
+        if ended and self._trouble is None:  # it has ended after all
+            self._waiter.go_on()
+            return ended
+        return await self._recovered(ended, why, hung)
+
+    async def close(self) -> None:
+        """Stop the NPU if a job of ours runs, and leave the queue. Raises DeviceErrors, once all is tried."""
+        await self._waiter.close()
+        if self.jobs:
+            await self._node.reset()
+
+    def _troubled(self, error: DeviceError, *, foreign: bool = False) -> None:
+        self._foreign = self._foreign or foreign
+        if self._trouble is None:
+            self._trouble = error
+        self._bell()
+
+    def _number(self, job: int) -> None:
+        """Job numbers rise, unless somebody else has made the queue anew."""
+        if job <= self._last:
+            self._troubled(_somebody(), foreign=True)
+        self._last = job
+
+    def _land(self, landings: Iterable[Landing]) -> list[Ended]:
+        """Note what the driver said, and return the runs that are done."""
+        ended: list[Ended] = []
+        for landing in landings:
+            flight = next((each for each in self._flights if landing.job in each.jobs), None)
+            if flight is None:
+                continue
+            if not landing.well:
+                self._failed(flight, landing)
+                continue
+            flight.jobs.remove(landing.job)
+            if flight.whole and not flight.jobs:
+                self._flights.remove(flight)
+                ended.append(Ended(flight.run, Fate.DONE, landing.at))
+        return ended
+
+    def _failed(self, flight: _Flight, landing: Landing) -> None:
+        """Note why a job did not end well, and whether that is its own fault."""
+        status = landing.status
+        if status is None:
+            self._troubled(landing.error or _somebody())
+        elif status.pending:
+            pass  # a look at it, and no end
+        elif status.state == JobState.ABORT and not status.report:
+            self._troubled(_taken_along("a job of another process"))
+        elif status.state == JobState.UNKNOWN:
+            self._troubled(_somebody(), foreign=True)
+        else:
+            how = _STOPPED.get(status.state, f"ended its job in state {status.state}")
+            flight.blame = NpuAborted(f"{flight.name}: the NPU {how}", call="WAIT_JOB", report=status.report)
+            self._troubled(flight.blame)
+
+    async def _recovered(
+        self, ended: list[Ended], why: DeviceError | None, hung: _Flight | None = None
+    ) -> list[Ended]:
+        """Make the NPU usable again, and say of every run what became of it."""
+        try:
+            await self._waiter.park()
+            ended += self._land(self._waiter.take())
+            ended += self._land(await self._looks())
+            ends = self._verdicts(why, hung)
+            await self._renew()
+        except DeviceError as error:
+            self._fatal = error if isinstance(error, DeviceHung | DeviceLost) else _unusable(error)
+            if not ended:
+                raise again(self._fatal) from error
+            self._bell()  # what is done is told first
+            return ended
+        return [*ended, *ends]
+
+    async def _looks(self) -> list[Landing]:
+        """Look at the jobs that nobody has asked for, unless their numbers may be somebody else's by now."""
+        if self._foreign:
+            return []
+        jobs = [job for flight in self._flights if flight.blame is None for job in flight.jobs]
+        return [await self._look(job) for job in jobs]
+
+    async def _look(self, job: int) -> Landing:
+        try:
+            return Landing(job, self._now(), await self._node.query(job))
+        except NpuRefusal as refusal:
+            return Landing(job, self._now(), None, refusal)
+
+    def _verdicts(self, why: DeviceError | None, hung: _Flight | None) -> list[Ended]:
+        blamed = next((flight for flight in self._flights if flight.blame is not None), None)
+        if blamed is None and hung in self._flights:
+            blamed = hung
+        now, ends = self._now(), list[Ended]()
+        for flight in self._flights:
+            if flight is blamed:
+                ends.append(Ended(flight.run, Fate.FAILED, now, flight.blame or why))
+            else:
+                cause = _taken_along(blamed.name) if blamed else _plain(self._trouble)
+                ends.append(Ended(flight.run, Fate.UNDONE, now, cause))
+        return ends
+
+    async def _renew(self) -> None:
+        """Reset the NPU; job numbers begin at 1 again, so nobody may ask for an old one from here on."""
+        await self._node.reset()
+        await self._node.create_queue()
+        self._waiter.forget()
+        self._flights.clear()
+        self._last, self._trouble, self._foreign = 0, None, False
+        self._reload()
+        self._waiter.go_on()
+
+
+def _taken_along(name: str) -> DeviceError:
+    return DeviceError(f"the job was dropped: the abort of {name} took it along", family="xm-npu")
+
+
+def _somebody() -> DeviceError:
+    return DeviceError("the job was dropped: somebody else has reset the NPU", family="xm-npu")
+
+
+def _plain(cause: DeviceError | None) -> DeviceError:
+    return DeviceError(f"the job was not run: {cause}", family="xm-npu")
+
+
+def _unusable(error: DeviceError) -> DeviceLost:
+    return DeviceLost(
+        f"the NPU cannot be made usable again: {error}",
+        family="xm-npu",
+        call=error.call,
+        status=error.status,
+    )
