@@ -42,7 +42,7 @@ class Rotation(Policy):
             return _NOTHING
         if len(ready) == 1 and ready[0].program.key in state.residents:
             return _ENOUGH if ready[0].granted else self._undisturbed(ready[0])
-        line = sorted(ready, key=lambda entry: (not self._in_turn(entry), *_longest_ago(entry)))
+        line = sorted(ready, key=lambda entry: (not self._in_turn(state, entry), *_longest_ago(entry)))
         bind = self._bind(state, line, now)
         if bind is not None and (state.bind_needs_idle or not bind.evict):
             return bind
@@ -65,7 +65,7 @@ class Rotation(Policy):
             key, waiting = entry.program.key, entry.context.waiting
             if entry.granted or key in leaving or key not in state.residents:
                 continue
-            if self._in_turn(entry):
+            if self._in_turn(state, entry):
                 return Grant(entry, min(self._quantum - entry.turn_frames, waiting), "the turn goes on")
             if entry.turn_since <= patient:
                 frames = min(waiting, self._quantum)
@@ -82,8 +82,9 @@ class Rotation(Policy):
         absent = [entry for entry in absent if entry.turn_since <= patient]
         for entry in absent:
             if making_room(state, entry.program) == ():
-                return Bind(entry, (), _bound("it fits", room_told(state, (), now)))
-        ahead = {entry.program.key for entry in line if self._in_turn(entry)}
+                why = "its last turn is longest ago" if entry is line[0] else "it fits as it is"
+                return Bind(entry, (), _bound(why, room_told(state, (), now)))
+        ahead: set[str] = set()
         for entry in line:
             if entry in absent:
                 evict = making_room(state, entry.program, keep=ahead)
@@ -93,9 +94,10 @@ class Rotation(Policy):
             ahead.add(entry.program.key)
         return None
 
-    def _in_turn(self, entry: Entry) -> bool:
-        """Whether its turn is not over: frames are left of those that waited when it began."""
-        return entry.turn_frames < self._quantum and entry.turn_since > -math.inf and not _ran_empty(entry)
+    def _in_turn(self, state: GroupState, entry: Entry) -> bool:
+        """Whether its turn is not over: it is there, and frames are left of what waited at the begin."""
+        begun = entry.turn_since > -math.inf and entry.program.key in state.residents
+        return begun and entry.turn_frames < self._quantum and not _ran_empty(entry)
 
 
 def _longest_ago(entry: Entry) -> tuple[float, float]:

@@ -112,6 +112,16 @@ def test_model_that_does_not_fit_beside_what_is_pinned_stops_nobody_else(turn: i
     assert (kind, name) == ("grant", "a")
 
 
+def test_what_makes_room_is_granted_nothing_more() -> None:
+    entries = [_entry("a", 9, served=1), _entry("b", 9, served=2), _entry("c", 1, since=3)]
+    state = _group(*entries, residents="ab", capacity=2)
+    state.bind_needs_idle = False
+    entries[0].turn_frames, entries[1].turn_frames = QUANTUM, 1
+    assert _decide(state) == ("grant", "b", QUANTUM - 1)
+    entries[1].granted = QUANTUM - 1
+    assert _decide(state) == ("bind", "c", "a")
+
+
 # -- a simulated group -----------------------------------------------------------------------------
 
 

@@ -132,8 +132,9 @@ def test_tensors_that_an_npu_has_not() -> None:
 
 def test_a_twin_for_a_compiled_model_has_its_tensors() -> None:
     before = Xmm.read(file())
-    after = Xmm.read(attach_twin_xm_npu(file(), graph()))
-    assert after.is_twin
+    after = Xmm.read(attach_twin_xm_npu(file(), graph(), latency=0.002, clock_hz=1e6))
+    assert after.twin is not None
+    assert after.twin.cycles == 2000
     assert (after.name, after.sizes.work) == ("net", before.sizes.work)
     sides = ((before.inputs, after.inputs), (before.outputs, after.outputs))
     for old, new in sides:

@@ -63,7 +63,7 @@ def hostile() -> Iterator[bytes]:
     yield from (data[:end] for data in bases() for end in range(len(data)))
     endless: list[Iterator[bytes]] = []
     for seed, data in enumerate(bases()):
-        endless += [mutations(data, FILES, seed=10 * seed + turn) for turn in range(4)]
+        endless += [mutations(data, FILES, seed=10 * seed + turn) for turn in range(8)]
         endless += [spoiled_tails(data, seed), resized(data, 10 * seed + 9)]
     yield from chain.from_iterable(zip(*endless, strict=True))
 

@@ -76,7 +76,7 @@ def oracle(data: bytes | bytearray, tensor: XmmTensor) -> list[float]:
 shapes = st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(shapes, st.sampled_from(NpuType), st.tuples(st.integers(0, 9), st.integers(0, 5)), st.data())
 def test_bytes_are_what_the_oracle_reads(
     dims: tuple[int, ...], kind: NpuType, gaps: tuple[int, ...], data: st.DataObject
@@ -100,7 +100,7 @@ def test_bytes_are_what_the_oracle_reads(
     np.testing.assert_array_equal(back, array)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from([*RANGES]),
     st.floats(2**-10, 1024, width=32),

@@ -7,6 +7,7 @@ import random
 import anyio
 import pytest
 
+from repertory.actors.budget import CRAMPED
 from repertory.models.errors import ArtifactError, ConfigError
 from repertory.runtime.rotation import Rotation
 from repertory.runtime.runtime import Runtime
@@ -63,6 +64,21 @@ async def test_bind_waits_for_the_frames_of_what_it_evicts_and_for_no_others() -
         memory.device.release(1)
         await anyio.sleep(SETTLED)
         assert (held(memory), residents(rt)) == ("bbc", "bc")
+        memory.let_go()
+
+
+async def test_nothing_is_bound_for_whoever_gave_up_while_the_bind_waited() -> None:
+    memory = several()
+    async with open_virtual(memory, policy=Rotation(2)) as rt, anyio.create_task_group() as tasks:
+        models = {name: await rt.load(sketched(name)) for name in "abc"}
+        requests = {name: Pending(models[name], 1) for name in "abc"}
+        for request in requests.values():
+            tasks.start_soon(request)
+            await anyio.sleep(SETTLED)
+        requests["c"].scope.cancel()
+        memory.device.release(1)
+        await anyio.sleep(SETTLED)
+        assert residents(rt) == "ab"
         memory.let_go()
 
 
@@ -153,6 +169,10 @@ async def test_where_the_device_finds_no_room_the_next_program_goes() -> None:
         binds = len(memory.device.binds)
         await models["a"].infer(tensor(1))  # the group knows now that there is room for two
         assert (residents(rt), len(memory.device.binds) - binds) == ("ba", 1)
+        memory.device.crowded = None
+        await anyio.sleep(CRAMPED)
+        await models["c"].infer(tensor(1))
+        assert residents(rt) == "bac"
 
 
 async def test_no_room_waits_for_frames_in_flight_before_it_evicts() -> None:

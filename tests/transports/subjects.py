@@ -135,7 +135,7 @@ def _library(board: Board, world: World) -> Npu:
 
 
 def _nodes(board: Board, world: World) -> Npu:
-    return NodeNpu(world, board.kernel(), layout=MMZ_LAYOUTS["gk7206"], window="cached")
+    return NodeNpu(world, board.kernel(), layout=MMZ_LAYOUTS["gk7206"])
 
 
 SUBJECTS: Mapping[str, Callable[[], Subject]] = {

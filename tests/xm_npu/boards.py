@@ -64,6 +64,7 @@ class BoardSource:
             self._board = Board(world, params)
             self._prepare(self._board)
         board = self._board
+        board.end_processes()
         self.incarnations += 1
         return XmNpuDevice(
             world,

@@ -59,7 +59,8 @@ async def test_three_graphs_are_in_flight_at_once(anyio_backend: object, via: Vi
         assert await _asked(models) == {"right": CALLERS * REQUESTS}
         (group,) = rt.statistics().groups.values()
         assert group.swaps == len(FACTORS)
-    assert sum(depth == len(FACTORS) for depth in depths) > CALLERS * REQUESTS // 2, "mostly one of each"
+    behind = len(FACTORS) - 1
+    assert sum(depth == behind for depth in depths) > CALLERS * REQUESTS // 2, "mostly one of each is there"
     source.check_clean()
 
 

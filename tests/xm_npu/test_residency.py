@@ -42,7 +42,7 @@ async def test_two_hundred_cycles_in_room_for_two_of_five(anyio_backend: object,
             model = await rt.load(affine(factor, padding=PADDING), name=f"{factor} {cycle}")
             assert (await model.infer(question(cycle))).tobytes() == answer(factor, cycle)
             if cycle % 3 == 0:
-                await model.unload()
+                await rt.unload(model.name)
             used.append(source.board.mmz.used)
         (group,) = rt.statistics().groups.values()
         assert len(group.residents) <= 2

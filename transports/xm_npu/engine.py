@@ -8,6 +8,7 @@ once, so that the NPU never waits for us.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -21,6 +22,7 @@ from repertory.transports.frame import Fate, Frame
 from repertory.transports.pump import Order, Orders
 from repertory.transports.world import Channel, ChannelClosed, Outbox, World
 
+from .errors import NpuRefusal
 from .npu import Ended, Npu, Run
 from .program import loadable
 from .seat import Job, Seat
@@ -30,6 +32,8 @@ __all__ = ["RUN_BOUND", "Engine"]
 
 RUN_BOUND: Final = 10.0
 """Seconds in which the job at the head of the NPU's queue must end; the library itself waits 100."""
+
+_log = logging.getLogger("repertory.xm_npu")
 
 
 @final
@@ -137,7 +141,10 @@ class Engine:
             if seat.busy:
                 raise ContractError(f"{program.name} is unloaded with frames in flight")
             del self._seats[program.key]
-            await seat.graph.unload()
+            try:
+                await seat.graph.unload()
+            except NpuRefusal as refusal:  # it is gone for us all the same
+                _log.warning("%s: %s", program.name, refusal)
 
     async def look(self) -> Health:
         """Read the NPU's health."""
@@ -163,8 +170,7 @@ class Engine:
             self._refuse(lost)
             raise
         else:
-            for completion in self._aborted(DeviceLost("the device is closed", family="xm-npu")):
-                self._outbox.put(completion)
+            self._tell(self._aborted(DeviceLost("the device is closed", family="xm-npu")))
         finally:
             await npu.close()
             self._refuse(DeviceLost("the device is closed", family="xm-npu"))
@@ -205,15 +211,19 @@ class Engine:
     async def _feed(self) -> None:
         """Submit first, for the NPU may be waiting; then stage; then submit what is new."""
         for seat in self._seats.values():
-            await self._submit(seat)
-            self._skip(seat.stage())
-            await self._submit(seat)
+            ends: list[Completion] = []
+            try:
+                await self._submit(seat, ends)
+                ends += seat.stage()
+                await self._submit(seat, ends)
+            finally:
+                self._tell(ends)
 
-    async def _submit(self, seat: Seat) -> None:
-        """Hand over the graph's next job, if none of it is on the NPU."""
+    async def _submit(self, seat: Seat, ends: list[Completion]) -> None:
+        """Hand over the graph's next job, if none of it is on the NPU; `ends` gets what became of others."""
         while True:
             job, skipped = seat.next()
-            self._skip(skipped)
+            ends += skipped
             if job is None:
                 return
             if not self._jobs:
@@ -227,16 +237,14 @@ class Engine:
             except DeviceError as error:
                 seat.running = None
                 seat.release(job.place)
-                self._outbox.put(Completion(job.frame, Fate.FAILED, error=error))
+                ends.append(Completion(job.frame, Fate.FAILED, error=error))
                 continue
             self._jobs[job.run] = seat, job
             return
 
-    def _skip(self, frames: Iterable[Frame]) -> None:
-        """Nobody waits for frames that the NPU has not seen."""
-        unseen = DeviceError("the frame was not run", family="xm-npu")
-        for frame in frames:
-            self._outbox.put(Completion(frame, Fate.UNDONE, error=unseen))
+    def _tell(self, ends: Iterable[Completion]) -> None:
+        for end in ends:
+            self._outbox.put(end)
 
     # -- ends ---------------------------------------------------------------------------------------
 
@@ -251,13 +259,15 @@ class Engine:
             busy = max(end.at - max(job.submitted, self._progress), 0.0)
             self._progress = max(self._progress, end.at)
             landed.append((seat, job, end, busy))
+        behind: list[Completion] = []
         try:
             for seat, *_ in landed:
-                await self._submit(seat)
+                await self._submit(seat, behind)
         finally:
             for seat, job, end, busy in landed:
                 self._outbox.put(_completion(seat, job, end, busy))
                 seat.release(job.place)
+            self._tell(behind)
 
     def _patience(self, npu: Npu) -> float | None:
         if not self._jobs:

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
-from repertory.transports.frame import Frame
+from repertory.models.errors import DeviceError, RepertoryError
+from repertory.transports.device import Completion
+from repertory.transports.frame import Fate, Frame
 
 from .npu import Graph, Place, Run
 from .program import Loadable
@@ -67,29 +69,34 @@ class Seat:
         jobs = [*([self.running] if self.running else []), *self.staged]
         return [*(job.frame for job in jobs), *self.waiting]
 
-    def stage(self) -> list[Frame]:
-        """Lay the inputs of waiting frames into free places; return the frames that nobody waits for."""
-        skipped: list[Frame] = []
+    def stage(self) -> list[Completion]:
+        """Lay the inputs of waiting frames into free places; return the ends of those that need or can none."""
+        ends: list[Completion] = []
         while self.waiting and self._free:
             frame = self.waiting.popleft()
             if frame.outcome is not None:
-                skipped.append(frame)
+                ends.append(_unseen(frame))
                 continue
             began, place = self._now(), self._free.popleft()
-            stage(frame.inputs, self.model, place)
+            try:
+                stage(frame.inputs, self.model, place)
+            except RepertoryError as error:
+                self.release(place)
+                ends.append(_unfit(frame, error))
+                continue
             self.staged.append(Job(frame, place, self._now() - began))
-        return skipped
+        return ends
 
-    def next(self) -> tuple[Job | None, list[Frame]]:
-        """Return the staged job that may be submitted now, and the frames before it that nobody waits for."""
-        skipped: list[Frame] = []
+    def next(self) -> tuple[Job | None, list[Completion]]:
+        """Return the staged job that may be submitted now, and the ends of those before it that none needs."""
+        ends: list[Completion] = []
         while self.staged and self.running is None:
             job = self.staged.popleft()
             if job.frame.outcome is None:
-                return job, skipped
+                return job, ends
             self.release(job.place)
-            skipped.append(job.frame)
-        return None, skipped
+            ends.append(_unseen(job.frame))
+        return None, ends
 
     def release(self, place: Place) -> None:
         """A place is free again."""
@@ -107,3 +114,15 @@ class Seat:
         self.waiting.clear()
         self.staged.clear()
         self.running = None
+
+
+def _unseen(frame: Frame) -> Completion:
+    """Nobody waits for it any more, and the NPU has not seen it."""
+    return Completion(frame, Fate.UNDONE, error=DeviceError("the frame was not run", family="xm-npu"))
+
+
+def _unfit(frame: Frame, error: RepertoryError) -> Completion:
+    """Its inputs are not what they were when they were checked: a caller has changed them since."""
+    why = DeviceError(f"the frame was not run: {error}", family="xm-npu")
+    why.__cause__ = error
+    return Completion(frame, Fate.FAILED, error=why)

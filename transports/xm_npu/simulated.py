@@ -72,6 +72,7 @@ def simulated(address: Address, world: World) -> Connect:
     board = Board(world, params)
 
     def make() -> XmNpuDevice:
+        board.end_processes()  # each incarnation is one of its own, and what a hung one had is free
         return XmNpuDevice(
             world,
             lambda: way(board, world, options),

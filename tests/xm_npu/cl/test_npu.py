@@ -83,9 +83,11 @@ async def runs(npu: ClNpu, graph: Graph, batch: int = 1) -> None:
     ],
 )
 async def test_frames_are_answered(reuse: int, options: dict[str, Any]) -> None:
-    async with opened(**options) as (_, npu):
+    async with opened(**options) as (board, npu):
         graph = await npu.load(image(reuse=reuse))
         assert len(graph.places) == (1 if reuse else 2)
+        mapped = {each.cached for each in board.mmz.blocks.values() if each.name == b"npu_output"}
+        assert mapped <= {options.get("outputs") == "cached"}
         await runs(npu, graph)
         assert (await npu.health())["graphs_count"] == 1
         await graph.unload()
@@ -101,6 +103,8 @@ async def test_older_libraries_do_with_less(exports: frozenset[str]) -> None:
         graph = await npu.load(image())
         assert len(graph.places) == (2 if exports is NO_CALLBACKS else 1)
         await runs(npu, graph)
+        for reuse in (1, 2, 3):  # known from the file, where the library does not tell
+            await runs(npu, await npu.load(image(reuse=reuse)))
 
 
 @pytest.mark.virtual

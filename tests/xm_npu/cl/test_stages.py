@@ -43,7 +43,7 @@ async def loaded(system: System, **options: Any) -> tuple[LoadedGraph, MmzBuffer
     """Load the model, and allocate buffers for it: cached inputs, uncached outputs."""
     data = net(**options)
     sizes = await system.sizes(data)
-    work = await system.allocate("work", sizes.work, cached=options.get("reuse") != 3)
+    work = await system.allocate("work", sizes.work, cached=options.get("reuse", 0) < 2)
     weight = await system.allocate("weight", sizes.weight)
     graph = await system.load(data, workspace=work, weight=weight, name="net")
     return graph, await system.allocate("in", PAGE), await system.allocate("out", PAGE, cached=False)

@@ -37,7 +37,7 @@ async def test_a_cached_block_is_written_back_by_its_flush() -> None:
         assert seen() != b"seen"
         await block.flush(100, 4)
         assert seen() == b"seen"
-        board.mmz.write(block.address + 100, np.frombuffer(b"news", np.uint8), results=False)
+        board.mmz.write(block.address + 100, np.frombuffer(b"news", np.uint8))
         assert bytes(block.view(100, 4)) == b"news"
         await block.close()
         await mmz.close()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from repertory.models.errors import (
+    ArtifactError,
     ConfigError,
     DeviceBusy,
     DeviceError,
@@ -20,11 +21,14 @@ from repertory.models.errors import (
     NoRoom,
     RepertoryError,
 )
+from repertory.models.npu_code import MARK
 from repertory.transports.frame import Fate
 from repertory.transports.virtual import VirtualWorld
 from repertory.transports.world import World
 from repertory.transports.xm_npu.errors import NpuAborted, NpuRefusal
+from repertory.transports.xm_npu.ioctl.checks import check_model
 from repertory.transports.xm_npu.ioctl.generation import MMZ_GK7206, JobState
+from repertory.transports.xm_npu.ioctl.kernel import LinuxKernel
 from repertory.transports.xm_npu.ioctl.npu import NodeNpu
 
 from .rig import Bell, opened
@@ -272,6 +276,13 @@ async def test_no_room() -> None:
         await rig.load()
 
 
+async def test_a_model_that_is_shorter_than_it_says_leaves_nothing() -> None:
+    async with opened() as rig:
+        with pytest.raises(ValueError, match="different structures"):
+            await rig.npu.load(dataclasses.replace(made(), data=b"short"))
+        assert rig.kernel.blocks == {}
+
+
 async def test_memory_that_is_mapped_elsewhere(caplog: pytest.LogCaptureFixture) -> None:
     async with opened() as rig:
         graph = await rig.load()
@@ -385,6 +396,15 @@ async def test_models_that_only_the_library_can_run() -> None:
             with pytest.raises(NpuRefusal):
                 await rig.npu.load(unfit)
         assert rig.kernel.blocks == {}
+
+
+async def test_a_model_for_simulators_is_refused_by_a_real_kernel() -> None:
+    twin = dataclasses.replace(made(), data=MARK + bytes(60))
+    with pytest.raises(ArtifactError, match="packed for simulated NPUs"):
+        check_model(twin, LinuxKernel())
+    check_model(made(), LinuxKernel())
+    async with opened() as rig:
+        await rig.npu.load(twin)
 
 
 async def test_nothing_is_left_whichever_call_fails() -> None:

@@ -28,7 +28,7 @@ def device(mmz: Mmz, block: Block, size: int = 128) -> Array:
 
 def run(mmz: Mmz, block: Block) -> None:
     mmz.run_begins(block.phys, RESULTS.size)
-    mmz.write(block.phys, RESULTS, results=True)
+    mmz.write_results([(block.phys, RESULTS)])
 
 
 def test_the_npu_reads_old_bytes_without_a_flush() -> None:
@@ -57,9 +57,16 @@ def test_a_flush_before_the_run_lets_results_be_seen_once() -> None:
         run(mmz, block)
         assert view[:128].tobytes() == RESULTS.tobytes()
     mmz.run_begins(block.phys, 128)
-    mmz.write(block.phys, RESULTS[::-1], results=True)
+    mmz.write_results([(block.phys, RESULTS[::-1])])
     assert view[:128].tobytes() == RESULTS.tobytes(), "the host has read these lines, and holds them"
     assert notes == []
+
+
+def test_tensors_of_one_run_may_share_a_line() -> None:
+    mmz, block, view = mapped()
+    mmz.flush(block.phys, 128, offset=0)
+    mmz.write_results([(block.phys, RESULTS[:12]), (block.phys + 16, RESULTS[16:28])])
+    assert view[:12].tobytes() + view[16:28].tobytes() == RESULTS[:12].tobytes() + RESULTS[16:28].tobytes()
 
 
 def test_dirty_lines_flushed_after_a_run_take_the_place_of_its_results() -> None:

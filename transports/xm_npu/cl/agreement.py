@@ -9,8 +9,8 @@ from repertory.models.npu_code import is_twin_code
 from repertory.models.xmm_tensor import NpuType, XmmTensor
 from repertory.transports.xm_npu.program import Loadable
 
-from .graph import Side
 from .library import Tensor
+from .sides import Side
 from .statuses import misuse
 
 __all__ = ["check_real", "check_tensors"]

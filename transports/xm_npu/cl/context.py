@@ -9,10 +9,11 @@ from typing import Any, Final, Literal, Self, TypeAlias, final
 from repertory.models.errors import ConfigError, DeviceLost, RepertoryError
 
 from .buffer import MmzBuffer, Span, allocate, zone_name
-from .graph import LoadedGraph, shared_sides
+from .graph import LoadedGraph
 from .library import DeviceType, XmediaCl
 from .loader import NODE_HINT
 from .model import Model, ModelSizes, given, query_sizes, suffix
+from .sides import shared_sides
 from .statuses import check, check_load, check_sys, misuse
 
 __all__ = ["DEFAULT_NODE", "Devices", "System"]
@@ -188,6 +189,7 @@ class System:
         weight: MmzBuffer | None = None,
         name: str = "the graph",
         sizes: ModelSizes | None = None,
+        reuse: int = 0,
     ) -> LoadedGraph:
         """Stage 5: load a model into memory of the caller's; None where it needs none.
 
@@ -197,6 +199,7 @@ class System:
             weight: of this graph alone.
             name: for messages.
             sizes: as `sizes` told them; asked for without them.
+            reuse: the model's memory reuse type, where the library does not tell it.
 
         Raises:
             NoRoom: the library found no memory for the code.
@@ -216,9 +219,9 @@ class System:
         handle, status = await load(self._context, given(5, call, model), *memory)
         check_load(call, status, wanted=sizes.work + sizes.weight, node=self._node)
         held = tuple(each for each in (workspace, weight) if each is not None)
-        return await self._loaded(handle, name, held, workspace)
+        return await self._loaded(handle, name, held, workspace, reuse)
 
-    async def load_simply(self, model: Model, *, name: str = "the graph") -> LoadedGraph:
+    async def load_simply(self, model: Model, *, name: str = "the graph", reuse: int = 0) -> LoadedGraph:
         """Stage 5, the simplified way: load a model into memory of the library's own.
 
         Raises:
@@ -236,10 +239,10 @@ class System:
         if status:
             sizes = await self.sizes(model)
             check_load(call, status, wanted=sizes.work + sizes.weight, node=self._node)
-        return await self._loaded(handle, name, (), None)
+        return await self._loaded(handle, name, (), None, reuse)
 
     async def _loaded(
-        self, handle: int, name: str, held: tuple[MmzBuffer, ...], workspace: MmzBuffer | None
+        self, handle: int, name: str, held: tuple[MmzBuffer, ...], workspace: MmzBuffer | None, reuse: int
     ) -> LoadedGraph:
         fresh = [each for each in held if not each.in_use]  # else the job of another may be using it
         graph = LoadedGraph(self._library, handle, name, held, workspace)
@@ -248,7 +251,7 @@ class System:
         try:
             for buffer in fresh:
                 await buffer.flush_lines()
-            graph.shared = await shared_sides(self._library, handle)
+            graph.shared = await shared_sides(self._library, handle, reuse)
         except BaseException:
             await graph.unload()
             raise

@@ -4,28 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias, final
+from typing import Final, final
 
-from repertory.models.xmm_tensor import MAX_BATCH, MAX_DIMS, NpuType, aligned
+from repertory.models.xmm_tensor import MAX_BATCH, aligned
 from repertory.transports.xm_npu.errors import ClStatus, NpuAborted, cl_refusal
 
 from .buffer import MmzBuffer, Span
 from .job import Job
-from .library import InOut, Notify, ReuseType, Tensor, XmediaCl
+from .library import InOut, Notify, Tensor, XmediaCl
+from .sides import Side, ask, label, span_bytes
 from .statuses import check, check_sys, misuse
 
-__all__ = ["LoadedGraph", "Side", "aborted", "shared_sides", "span_bytes"]
+__all__ = ["LoadedGraph", "aborted"]
 
-Side: TypeAlias = Literal["input", "output"]
-"""Of a graph's tensors."""
-
-_SHARED: Final[dict[int, frozenset[Side]]] = {
-    ReuseType.WORKSPACE: frozenset[Side](),
-    ReuseType.WORKSPACE_INPUT: frozenset[Side]({"input"}),
-    ReuseType.WORKSPACE_OUTPUT: frozenset[Side]({"output"}),
-    ReuseType.WORKSPACE_INPUT_OUTPUT: frozenset[Side]({"input", "output"}),
-}
-_MAX_TENSORS: Final = 1024
 _SET: Final = "xmedia_cl_graph_set_inout"
 _RUN: Final = "xmedia_cl_graph_process"
 _SUBMIT: Final = "xmedia_cl_graph_submit"
@@ -114,22 +105,12 @@ class LoadedGraph:
         """
         self._check(7, _SET)
         if not tensor.addr:
-            raise misuse(7, _SET, f"{self.name}: {_label(tensor)} has no address yet")
+            raise misuse(7, _SET, f"{self.name}: {label(tensor)} has no address yet")
         return self._library.memory(tensor.addr, tensor.size if size is None else size)
 
     async def _ask(self, side: Side) -> InOut:
-        call = f"xmedia_cl_graph_get_{side}"
-        self._check(6, call)
-        library = self._library
-        get = library.xmedia_cl_graph_get_input if side == "input" else library.xmedia_cl_graph_get_output
-        io = InOut()
-        check(call, await get(self._handle, 0, io), stage=6)
-        if not 0 < io.num <= _MAX_TENSORS:
-            raise misuse(6, call, f"{self.name} has {io.num} tensors")
-        check(call, await get(self._handle, io.num, io.allocate()), stage=6)
-        for tensor in io.tensor or ():
-            _check_plausible(call, tensor)
-        return io
+        self._check(6, f"xmedia_cl_graph_get_{side}")
+        return await ask(self._library, self._handle, side, self.name)
 
     # -- stage 7 -----------------------------------------------------------------------------------
 
@@ -347,43 +328,6 @@ class LoadedGraph:
             raise misuse(stage, call, f"{self.name}: the end of its job was not seen yet")
 
 
-async def shared_sides(library: XmediaCl, handle: int) -> frozenset[Side]:
-    """Return the sides whose tensors lie inside the workspace; none where the library does not tell.
-
-    Raises:
-        NpuRefusal: the call was refused, or told a kind that nobody knows.
-    """
-    call = "xmedia_cl_graph_get_memory_reuse_type"
-    if call not in library.exports:
-        return frozenset()
-    reuse, status = await library.xmedia_cl_graph_get_memory_reuse_type(handle)
-    check(call, status, stage=5)
-    if reuse not in _SHARED:
-        raise misuse(5, call, f"nobody knows the memory reuse type {reuse}")
-    return _SHARED[reuse]
-
-
-def span_bytes(tensors: Sequence[Tensor], batch: int = 1) -> int:
-    """Return how many bytes the tensors of a side need."""
-    return sum(aligned(tensor.size) for tensor in tensors) * batch
-
-
 def aborted(name: str, call: str) -> NpuAborted:
     """Return the error for a job that failed."""
     return NpuAborted(f"{name}: the NPU stopped; the library does not tell the DFX report", call=call)
-
-
-def _label(tensor: Tensor) -> str:
-    name = "" if tensor.name is None else f" {tensor.name.decode(errors='replace')}"
-    return f"tensor {tensor.tensor_id}{name}"
-
-
-def _check_plausible(call: str, tensor: Tensor) -> None:
-    """Refuse what no library of revision C can have meant; of B the second tensor already looks like that."""
-    if tensor.type not in {each.value for each in NpuType}:
-        raise misuse(6, call, f"{_label(tensor)} has the unknown element type {tensor.type}: {_FOREIGN}")
-    if not 1 <= tensor.ndims <= MAX_DIMS or not tensor.size:
-        raise misuse(6, call, f"{_label(tensor)} has {tensor.ndims} axes and {tensor.size} bytes: {_FOREIGN}")
-
-
-_FOREIGN: Final = "the library may be of another revision than C"

@@ -15,10 +15,11 @@ from repertory.transports.xm_npu.program import Loadable
 from .agreement import check_tensors
 from .buffer import MmzBuffer, Span
 from .context import System
-from .graph import LoadedGraph, Side, aborted
+from .graph import LoadedGraph, aborted
 from .job import Job
 from .library import EventStatus, Tensor
 from .model import ModelSizes
+from .sides import Side
 from .workspaces import Workspaces
 
 __all__ = ["ClGraph", "Outputs", "Settings", "Spot"]
@@ -99,6 +100,7 @@ class ClGraph(Graph):
         self._model = model
         self._settings = settings
         self._sizes: ModelSizes
+        self._reuse = model.reuse
         self._loaded: LoadedGraph | None = None
         self._weight: MmzBuffer | None = None
         self._workspace: MmzBuffer | None = None
@@ -155,14 +157,15 @@ class ClGraph(Graph):
     async def _take_memory(self) -> None:
         """Take parameters and workspace; the workspace is shared only where nothing else lies in it."""
         self._sizes = sizes = await self._system.sizes(self._model.data)
-        reuse = self._model.reuse if sizes.info is None else sizes.info.memory_reuse_type
+        if sizes.info is not None:
+            self._reuse = sizes.info.memory_reuse_type
         if not self._settings.own:
             return
         if sizes.weight:
             self._weight = await self._system.allocate("npu_weight", sizes.weight)
         if not sizes.work:
             return
-        if reuse:
+        if self._reuse:
             self._workspace = await self._system.allocate("npu_workspace", sizes.work, cached=False)
             self._release_workspace = MmzBuffer.free
         else:
@@ -182,9 +185,10 @@ class ClGraph(Graph):
                 weight=self._weight,
                 name=model.name,
                 sizes=self._sizes,
+                reuse=self._reuse,
             )
         else:
-            loading = system.load_simply(model.data, name=model.name)
+            loading = system.load_simply(model.data, name=model.name, reuse=self._reuse)
         self._loaded = loaded = await loading
         if loaded.shared and self._release_workspace == self._workspaces.leave:
             await self._move_workspace()

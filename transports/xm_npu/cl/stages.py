@@ -27,9 +27,10 @@ from repertory.transports.world import drive
 from .binding import shared_library
 from .buffer import MmzBuffer
 from .context import DEFAULT_NODE, Devices, System
-from .graph import LoadedGraph, span_bytes
+from .graph import LoadedGraph
 from .library import Tensor, XmediaCl
 from .model import Model, ModelSizes
+from .sides import span_bytes
 
 __all__ = ["CommandLibrary", "Memory", "ModelGraph"]
 

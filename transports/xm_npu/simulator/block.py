@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, final
 
 import numpy as np
@@ -46,6 +47,7 @@ class Block:
         refs: other uses that keep it from going.
         writable: whether the host may write into its mapping.
         virt: the address where it is mapped, or 0.
+        address: where the host's view lies in this very process, or 0.
         doomed: whether it was freed while mapped, and goes with the last mapping.
     """
 
@@ -60,6 +62,7 @@ class Block:
         self.refs = 0
         self.writable = True
         self.virt = 0
+        self.address = 0
         self.doomed = False
         self._memory: Array | None = None
         self._view: Array | None = None
@@ -86,6 +89,7 @@ class Block:
         if not self.mappings:
             self._view = _aligned(self.size) if cached else self.memory
             self._cache = Cached(self.memory, self._view) if cached else None
+            self.address = self._view.ctypes.data
         self.mappings += 1
 
     def unmap(self) -> None:
@@ -94,17 +98,12 @@ class Block:
         self.mappings -= 1
         if not self.mappings:
             self._view = self._cache = None
-            self.virt = 0
+            self.virt = self.address = 0
 
     def view(self, start: int, size: int) -> memoryview:
         """Return what the host sees; it is mapped."""
         view = self._seen()[start : start + size].data
         return view if self.writable else view.toreadonly()
-
-    @property
-    def address(self) -> int:
-        """Where the host's view lies in this very process."""
-        return self._seen().ctypes.data
 
     def flush(self, start: int, size: int) -> Flushed:
         """Clean and invalidate lines; nothing where it is not cached."""
@@ -115,11 +114,20 @@ class Block:
         if self._cache is not None:
             self._cache.run_begins(start, size)
 
-    def write(self, start: int, data: Array, *, results: bool) -> None:
-        """Let the NPU write uint8[n]; `results` are what a host is to read."""
+    def write(self, start: int, data: Array) -> None:
+        """Let the NPU write uint8[n]."""
         self.memory[start : start + data.size] = data
         if self._cache is not None:
-            self._cache.device_wrote(start, data.size, results=results)
+            self._cache.device_wrote(start, data.size)
+
+    def write_results(self, parts: Sequence[tuple[int, Array]]) -> None:
+        """Let the NPU write what a host is to read, by offset; nobody looks before all of it is there."""
+        for start, data in parts:
+            self.memory[start : start + data.size] = data
+        first = min(start for start, _ in parts)
+        size = max(start + data.size for start, data in parts) - first
+        if self._cache is not None:
+            self._cache.device_wrote(first, size, results=True)
 
     def _seen(self) -> Array:
         if self._view is None:

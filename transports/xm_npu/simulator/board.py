@@ -57,7 +57,7 @@ class Board:
     @property
     def deepest(self) -> int:
         """The most jobs that were with the driver at a time."""
-        return self.machine.core.deepest
+        return self.machine.core.unit.deepest
 
     def used(self) -> int:
         """Return how many bytes of memory are out."""
@@ -72,13 +72,6 @@ class Board:
 
         self.machine.call(back)
 
-    def kill(self) -> None:
-        """Kill every process that uses it: what a client that hangs cannot give back is taken from it."""
-        for kernel in self._kernels:
-            kernel.die()
-        for library in self._libraries:
-            library.die()
-
     def kernel(self) -> SimulatedKernel:
         """Return the system calls of a new process."""
         kernel = SimulatedKernel(self.machine)
@@ -90,6 +83,15 @@ class Board:
         library = SimulatedXmediaCl(self.machine)
         self._libraries.append(library)
         return library
+
+    def end_processes(self) -> None:
+        """Kill the processes that have used it: what a client that hangs cannot give back is taken."""
+        for kernel in self._kernels:
+            kernel.die()
+        for library in self._libraries:
+            library.die()
+        self._kernels.clear()
+        self._libraries.clear()
 
     def leaks(self) -> list[str]:
         """Return what was not given back, in words: blocks, descriptors, and what the library counts."""

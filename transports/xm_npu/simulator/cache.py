@@ -60,6 +60,7 @@ class Cached:
         self._view = view.reshape(-1, LINE)
         self._shadow = self._memory.copy()
         self._held = np.ones(len(self._memory), np.bool_)
+        self._touched = np.zeros(len(self._memory), np.bool_)  # since the run that has ended
         self._results = np.zeros(len(self._memory), np.uint8)
 
     def flush(self, start: int, size: int) -> Flushed:
@@ -72,22 +73,25 @@ class Cached:
         memory[dirty] = view[dirty]
         view[:] = memory
         self._shadow[at] = memory
-        self._held[at] = False
+        self._held[at] = self._touched[at] = False
         results[new] = _FLUSHED
         return flushed
 
     def run_begins(self, start: int, size: int) -> None:
         """Forget the results of the last run: a flush is right from now on, and was right just before."""
-        self._results[lines(start, size)] = _NONE
+        at = lines(start, size)
+        self._results[at] = _NONE
+        self._held[at] |= self._touched[at]
+        self._touched[at] = False
 
-    def device_wrote(self, start: int, size: int, *, results: bool) -> None:
+    def device_wrote(self, start: int, size: int, *, results: bool = False) -> None:
         """Let the host see what the NPU has written, where its cache holds nothing."""
         at = lines(start, size)
         memory, view, held = self._memory[at], self._view[at], self._held[at]
         held |= self._dirty(at)
         view[~held] = memory[~held]
         self._shadow[at][~held] = memory[~held]
-        held[:] = True
+        self._touched[at] = True
         if results:
             self._results[at] = _NEW
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from repertory.models.xmm import Xmm
 from repertory.transports.xm_npu.cl.library import XmediaCl
 from repertory.transports.xm_npu.errors import ClStatus
 
@@ -33,6 +34,7 @@ class LibraryCalls(XmediaCl):
         self._machine = machine
         self._process = Process(machine)
         self._locked: dict[int, int] = {}
+        self._last_read: Xmm | None = None
 
     def _call(self, operation: Callable[[float], T]) -> T:
         """Do something that does not wait."""

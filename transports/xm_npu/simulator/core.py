@@ -6,16 +6,15 @@ Whoever calls holds what guards it. Methods raise OSError with the errno of the 
 from __future__ import annotations
 
 import errno
-import math
-from collections import deque
 from collections.abc import Callable
 from typing import Final, final
 
-from .faults import Fault, Faults, Kind
+from .faults import Faults, Kind
 from .job import DeviceState, Job, JobState
 from .memory import refuse
 from .order import Order
 from .program import Work
+from .unit import Unit
 from .window import Stopped
 
 __all__ = ["Core"]
@@ -35,13 +34,9 @@ class Core:
         wanted: called where they are not, for somebody to claim them.
 
     Attributes:
-        state: of the device.
-        aborts: how many jobs the NPU has stopped in.
-        jobs: how many have ended well.
+        unit: the NPU itself.
         resets: how often it was reset.
-        stopped: why it stopped last, where its code or its addresses were to blame.
         gone: whether it has vanished.
-        deepest: the most jobs that were with the driver at a time.
     """
 
     def __init__(
@@ -53,22 +48,29 @@ class Core:
         inline: bool,
         wanted: Callable[[], None],
     ) -> None:
-        self.state = DeviceState.IDLE
-        self.aborts = self.jobs = self.resets = 0
-        self.stopped: Stopped | None = None
+        self.unit = Unit(begin, seen_at, faults, inline=inline, wanted=wanted, trouble=self._met)
+        self.resets = 0
         self.gone = False
-        self.deepest = 0
-        self._begin = begin
-        self._seen_at = seen_at
         self._faults = faults
-        self._inline = inline
-        self._wanted = wanted
         self._files = self._opens = self._queues = 0
         self._window = _WHOLE
         self._last = 0
         self._jobs: dict[int, Job] = {}
-        self._pending: deque[Job] = deque()
-        self._running: Job | None = None
+
+    @property
+    def state(self) -> DeviceState:
+        """Of the device."""
+        return self.unit.state
+
+    @property
+    def stopped(self) -> Stopped | None:
+        """Why the NPU stopped last, where its code or its addresses were to blame."""
+        return self.unit.stopped
+
+    @property
+    def depth(self) -> int:
+        """Jobs that run or wait."""
+        return self.unit.depth
 
     # -- files and queues --------------------------------------------------------------------------
 
@@ -87,8 +89,9 @@ class Core:
         self._files -= 1
         if not self._files:
             self._opens = 0
+            self.unit.audible = False
             self._drop()
-            self._stop()
+            self.unit.stop()
 
     def open(self, base: int, end: int) -> None:
         """Count a use; only the first programs the window and lets the NPU interrupt."""
@@ -96,6 +99,7 @@ class Core:
         if not self._opens:
             self._window = (base, end)
         self._opens += 1
+        self.unit.audible = True
 
     def close(self) -> None:
         """Count a use less; queues are dropped with the last one."""
@@ -104,6 +108,7 @@ class Core:
             refuse(errno.EINVAL, "CLOSE of what is not open")
         self._opens -= 1
         if not self._opens:
+            self.unit.audible = False
             self._drop()
 
     def create_queue(self) -> None:
@@ -124,22 +129,16 @@ class Core:
         if self._queues > 1:
             self._queues -= 1
             return False
-        while self._pending:
-            self._pending.popleft().state = JobState.UNKNOWN
-        if self._running is not None and self.state is DeviceState.BUSY:
+        self.unit.drop_pending(JobState.UNKNOWN)
+        if self.unit.running is not None and self.state is DeviceState.BUSY:
             return True
         self._drop()
         return False
 
     @property
-    def depth(self) -> int:
-        """Jobs that run or wait."""
-        return len(self._pending) + (self._running is not None)
-
-    @property
     def runs(self) -> bool:
         """Whether a job runs."""
-        return self._running is not None
+        return self.unit.running is not None
 
     def orphan(self) -> None:
         """Give up a queue, whose last job may still run.
@@ -148,9 +147,9 @@ class Core:
             OSError: EPERM, it does.
         """
         self._drop()
-        if self._running is not None:
-            self._running.state = JobState.UNKNOWN
-            self.state = DeviceState.DRAINING
+        if self.unit.running is not None:
+            self.unit.running.state = JobState.UNKNOWN
+            self.unit.state = DeviceState.DRAINING
             refuse(errno.EPERM, "DESTROY_QUEUE: the job that runs does not end")
 
     def reset(self) -> None:
@@ -161,11 +160,11 @@ class Core:
         """
         self._check()
         self._drop()
-        if self._running is None and self.state is not DeviceState.ABORTED:
+        if self.unit.running is None and self.state is not DeviceState.ABORTED:
             return
         if self._faults.stuck:
             refuse(errno.EIO, "RESET: the NPU will not stop")
-        self._stop()
+        self.unit.stop()
         self.resets += 1
 
     # -- jobs --------------------------------------------------------------------------------------
@@ -190,9 +189,7 @@ class Core:
         self._window = (base or self._window[0], end or self._window[1])
         self._last += 1
         job = self._jobs[self._last] = Job(self._last, order)
-        self._pending.append(job)
-        self.deepest = max(self.deepest, len(self._pending) + (self._running is not None))
-        self._next(now)
+        self.unit.put(job, now)
         return job
 
     @property
@@ -229,136 +226,19 @@ class Core:
         if self._jobs.get(job.id) is job:
             del self._jobs[job.id]
 
-    # -- time --------------------------------------------------------------------------------------
-
-    def advance(self, now: float) -> None:
-        """Do all that falls due up to `now`."""
-        while (job := self._running) is not None and job.ready and job.ends <= now:
-            self._end(job)
-
-    def next_event(self) -> float:
-        """Return when something will happen by itself."""
-        job = self._running
-        return job.ends if job is not None and job.ready else math.inf
-
-    def claim(self) -> Job | None:
-        """Return the job whose answers are to be computed, once."""
-        job = self._running
-        if job is None or job.claimed:
-            return None
-        job.claimed = True
-        return job
-
-    def computed(self, job: Job, now: float) -> None:
-        """Note that a claimed job's answers are there."""
-        job.ready = True
-        job.ends = max(job.ends, self._seen_at(now))
-
     # -- inside ------------------------------------------------------------------------------------
 
-    def _next(self, now: float) -> None:
-        """Begin the next job, if the NPU is idle."""
-        if self._running is not None or not self._pending or self.state is not DeviceState.IDLE:
-            return
-        job = self._running = self._pending.popleft()
-        job.state = JobState.PROCESS
-        job.begun = now
-        self.state = DeviceState.BUSY
-        job.fault = self._faults.job()
-        try:
-            job.work = self._begin(job.order)
-        except Stopped as stop:
-            self.stopped = stop
-            job.fault = Fault(Kind.ABORT, report=stop.report)
-        self._plan(job, now)
-
-    def _plan(self, job: Job, now: float) -> None:
-        """Fix when it ends; without interrupts, which OPEN lets through, nobody ever sees it."""
-        kind = None if job.fault is None else job.fault.kind
-        seconds = 0.0 if job.work is None else job.work.seconds
-        if kind in {Kind.ABORT, Kind.FOREIGN_RESET, Kind.GONE}:
-            seconds /= 2
-        elif kind is Kind.SLOW and job.fault is not None:
-            seconds *= job.fault.factor
-        job.ends = self._seen_at(now + seconds)
-        if kind is Kind.HANG or not self._opens:
-            job.ends = math.inf
-        if job.work is None or kind in {Kind.ABORT, Kind.FOREIGN_RESET, Kind.GONE, Kind.HANG}:
-            job.claimed = job.ready = True
-        elif self._inline:
-            job.work.compute()
-            job.claimed = job.ready = True
-        else:
-            self._wanted()
-
-    def _end(self, job: Job) -> None:
-        """Let what was planned for a job come true."""
-        at, kind = job.ends, None if job.fault is None else job.fault.kind
-        if kind is Kind.FOREIGN_RESET:
-            self._drop()
-            self._stop()
-        elif kind is Kind.GONE:
-            self._vanish()
-        elif kind is Kind.ABORT and job.fault is not None:
-            self._abort(job, job.fault.report)
-        else:
-            self._finish(job, at, told=kind is not Kind.LOST_INTERRUPT)
-
-    def _finish(self, job: Job, at: float, *, told: bool) -> None:
-        try:
-            if job.work is not None:
-                job.work.finish()
-                job.work = None
-        except Stopped as stop:
-            self.stopped = stop
-            self._abort(job, stop.report)
-            return
-        if not told:
-            job.ends = math.inf
-            return
-        self.jobs += 1
-        self._settle(job, JobState.SUCCESS)
-        self.state = DeviceState.IDLE
-        self._next(at)
-
-    def _abort(self, job: Job, report: int) -> None:
-        """Stop: the job and all behind it fail, and until a RESET nothing begins."""
-        self.aborts += 1
-        if job.work is not None:
-            job.work.break_off()
-        job.report = report
-        self._settle(job, JobState.ABORT)
-        self.state = DeviceState.ABORTED
-        while self._pending:
-            self._pending.popleft().state = JobState.ABORT
-
-    def _settle(self, job: Job, state: JobState) -> None:
-        if self.state is not DeviceState.DRAINING:
-            job.state = state
-        self._running = None
-
-    def _vanish(self) -> None:
-        self.gone = True
+    def _met(self, kind: Kind) -> None:
+        """Let somebody else reset the NPU, or let it vanish."""
+        self.gone = self.gone or kind is Kind.GONE
         self._drop()
-        self._stop()
+        self.unit.stop()
 
     def _drop(self) -> None:
         """Drop the queue and all that waits in it; a job that runs goes on."""
-        for job in self._jobs.values():
-            if not job.ended and job is not self._running:
-                job.state = JobState.UNKNOWN
+        self.unit.drop_pending(JobState.UNKNOWN)
         self._queues = 0
         self._jobs = {}
-        self._pending.clear()
-
-    def _stop(self) -> None:
-        """Stop the job that runs, if any."""
-        if self._running is not None:
-            if self._running.work is not None:
-                self._running.work.break_off()
-            self._running.state = JobState.UNKNOWN
-            self._running = None
-        self.state = DeviceState.IDLE
 
     def _check(self) -> None:
         if self.gone:

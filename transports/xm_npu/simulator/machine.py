@@ -70,7 +70,7 @@ class Machine:
         """Bring everything up to the present, do something, and let all who wait look again."""
         with self.condition:
             now = self.world.now()
-            self.core.advance(now)
+            self.core.unit.advance(now)
             try:
                 return operation(now)
             finally:
@@ -90,11 +90,11 @@ class Machine:
 
         def look() -> T:
             now = self.world.now()
-            self.core.advance(now)
+            self.core.unit.advance(now)
             return ready(now)
 
         return await self.condition.wait(
-            look, timeout=timeout, next_event=lambda: min(self.core.next_event(), until())
+            look, timeout=timeout, next_event=lambda: min(self.core.unit.next_event(), until())
         )
 
     def open_file(self) -> None:
@@ -111,10 +111,10 @@ class Machine:
         while isinstance(job := await self.wait(self._next), Job):
             if job.work is not None:
                 job.work.compute()
-            self.call(partial(self.core.computed, job))
+            self.call(partial(self.core.unit.computed, job))
 
     def _next(self, _now: float) -> Job | str | None:
         if not self.core.counts[0]:
             self._computing = False
             return _ENOUGH
-        return self.core.claim()
+        return self.core.unit.claim()

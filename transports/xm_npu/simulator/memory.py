@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from bisect import bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NoReturn, final
 
 from repertory.models.spec import Array
@@ -46,6 +47,7 @@ class Mmz:
         self._zones = {zone.name.encode(): zone for zone in zones}
         self._faults = faults
         self._note = note
+        self._bases: list[int] = []
         self._serial = 0
         self._virt = _FIRST_VIRT
 
@@ -71,6 +73,7 @@ class Mmz:
         kept = zone[:_ZONE_NAME] or b"anonymous"
         block = Block(phys, size, name=name[:_BLOCK_NAME], zone=kept, owner=owner, serial=self._serial)
         self.blocks[phys] = block
+        insort(self._bases, phys)
         return block
 
     def free(self, phys: int, owner: int) -> None:
@@ -86,7 +89,7 @@ class Mmz:
         if block.mappings or block.refs:
             block.doomed = True
             refuse(errno.EBUSY, f"FREE of {block!r}, which is in use")
-        del self.blocks[phys]
+        self._forget(block)
 
     def map(self, phys: int, size: int, *, cached: bool) -> Block:
         """Map a block, or count one mapping more.
@@ -161,14 +164,16 @@ class Mmz:
             self.leaked.append(f"MMB LEAK(pid={owner}): {block!r}")
             while block.mappings:
                 block.unmap()
-            self.blocks.pop(block.phys, None)
+            if block.phys in self.blocks:
+                self._forget(block)
 
     def block(self, phys: int, size: int) -> Block | None:
         """Return the block that a stretch lies in, wholly."""
-        for block in self.blocks.values():
-            if block.phys <= phys and phys + size <= block.phys + block.size:
-                return block
-        return None
+        at = bisect_right(self._bases, phys) - 1
+        if at < 0:
+            return None
+        block = self.blocks[self._bases[at]]
+        return block if phys + size <= block.phys + block.size else None
 
     def mapped_at(self, address: int, *, real: bool) -> tuple[Block, int] | None:
         """Return the block that is mapped at the host's address, and the offset; `real` or as handed out."""
@@ -184,10 +189,19 @@ class Mmz:
         block = self.block(phys, size)
         return None if block is None else block.memory[phys - block.phys :][:size]
 
-    def write(self, phys: int, data: Array, *, results: bool) -> None:
+    def write(self, phys: int, data: Array) -> None:
         """Let the NPU write; nothing happens where there is no block any more."""
         if (block := self.block(phys, data.size)) is not None:
-            block.write(phys - block.phys, data, results=results)
+            block.write(phys - block.phys, data)
+
+    def write_results(self, parts: Iterable[tuple[int, Array]]) -> None:
+        """Let the NPU write what a host is to read, by address."""
+        found: dict[Block, list[tuple[int, Array]]] = {}
+        for phys, data in parts:
+            if (block := self.block(phys, data.size)) is not None:
+                found.setdefault(block, []).append((phys - block.phys, data))
+        for block, here in found.items():
+            block.write_results(here)
 
     def _tell(self, flushed: Flushed, where: str) -> None:
         """Note what a flush shows that a host did wrong."""
@@ -200,7 +214,11 @@ class Mmz:
 
     def _go(self, block: Block) -> None:
         if block.doomed and not block.mappings and not block.refs:
-            del self.blocks[block.phys]
+            self._forget(block)
+
+    def _forget(self, block: Block) -> None:
+        del self.blocks[block.phys]
+        self._bases.remove(block.phys)
 
     def run_begins(self, phys: int, size: int) -> None:
         """Note that the NPU is about to write results."""
@@ -216,6 +234,6 @@ class Mmz:
         return at if at + size <= zone.base + zone.size else None
 
     def _within(self, zone: Zone) -> Iterator[Block]:
-        for phys in sorted(self.blocks):
+        for phys in self._bases:
             if zone.base <= phys < zone.base + zone.size:
                 yield self.blocks[phys]

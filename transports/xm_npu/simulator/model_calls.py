@@ -14,7 +14,7 @@ from repertory.transports.xm_npu.cl.library import MemInfo
 from repertory.transports.xm_npu.errors import ClStatus
 
 from .block import Block
-from .context_calls import ContextCalls
+from .device_calls import DeviceCalls
 from .holdings import HeldGraph, Side
 
 __all__ = ["ModelCalls"]
@@ -32,8 +32,8 @@ class _Refused(Exception):
     """The library refuses a model; its argument is the status."""
 
 
-class ModelCalls(ContextCalls):
-    """Models are read as the library does it: the whole file, each time."""
+class ModelCalls(DeviceCalls):
+    """Models are read as the library does it: the whole file; for us once is enough while it is the same."""
 
     async def xmedia_cl_graph_querysize_from_file(self, path: bytes | None) -> tuple[int, int, int]:
         return self._queried(lambda: _file(path), _sizes, (0, 0))
@@ -130,10 +130,12 @@ class ModelCalls(ContextCalls):
         content = data()
         if not self._machine.params.present or self._machine.core.gone:
             raise _Refused(ClStatus.INVALID_DEVICE)
-        try:
-            xmm = Xmm.read(content)
-        except ArtifactError as error:
-            raise _Refused(ClStatus.INVALID_MODEL) from error
+        xmm = self._last_read
+        if xmm is None or xmm.data != content:
+            try:
+                xmm = self._last_read = Xmm.read(content)
+            except ArtifactError as error:
+                raise _Refused(ClStatus.INVALID_MODEL) from error
         if xmm.model_type != HIGH:
             raise _Refused(ClStatus.ERROR_MODEL_TYPE)
         return xmm
@@ -182,7 +184,7 @@ class ModelCalls(ContextCalls):
         codes: list[tuple[int, int]] = []
         for program in xmm.programs:
             block = self._block(_CODE_NAME, program.size, owned)
-            block.write(0, np.frombuffer(xmm.code(program), np.uint8), results=False)
+            block.write(0, np.frombuffer(xmm.code(program), np.uint8))
             codes.append((block.phys, program.size))
         return codes
 
@@ -191,7 +193,7 @@ class ModelCalls(ContextCalls):
         params = work = virt = 0
         if xmm.weightsize:
             block = self._block(_OWN_NAME, xmm.weightsize, owned)
-            block.write(0, np.frombuffer(xmm.parameters(), np.uint8), results=False)
+            block.write(0, np.frombuffer(xmm.parameters(), np.uint8))
             params = block.phys
         if xmm.worksize:
             block = self._block(_OWN_NAME, xmm.worksize, owned)

@@ -50,7 +50,6 @@ class SimulatedNpu:
         watchdog_ms: after how long the library declares a running job dead.
         answers: `twin` computes the ONNX graph among the parameters; `hash` gives bytes that depend on the
             network's name and the input bytes alone, for load tests.
-        seed: of the garbage with which memory begins.
         present: whether the driver's nodes are there.
         privileged: whether this process has CAP_SYS_RAWIO.
         flushes: whether the library itself flushes inputs and invalidates outputs, as it may do.
@@ -68,7 +67,6 @@ class SimulatedNpu:
     drain_ms: float = 10_000.0
     watchdog_ms: float = 100_000.0
     answers: Literal["twin", "hash"] = "twin"
-    seed: int = 0
     present: bool = True
     privileged: bool = True
     flushes: bool = False

@@ -118,7 +118,7 @@ class Process:
         """Take the ends of jobs from the driver, and hand over what waits."""
         if not self.queue or self.dead:
             return
-        self._core.advance(now)
+        self._core.unit.advance(now)
         for event in list(self._flying):
             self._look(event)
         hung = [event for event in self._flying if self._late(event, now)]

@@ -89,18 +89,17 @@ class Work:
             now = self._memory.read(at, size)
             if now is not None and not np.array_equal(now, before):
                 self._note(f"{size} bytes at {at:#x} were touched while the job of {self._name} used them")
-        for (at, _), answer in zip(self._outputs, self._answers, strict=True):
-            self._memory.write(at, answer, results=True)
+        places = (at for at, _ in self._outputs)
+        self._memory.write_results(zip(places, self._answers, strict=True))
 
     def break_off(self) -> None:
         """Leave half a result."""
-        for at, size in self._outputs:
-            self._memory.write(at, np.full(size // 2, _USED, np.uint8), results=True)
+        self._memory.write_results((at, np.full(size // 2, _USED, np.uint8)) for at, size in self._outputs)
 
     def _use(self, at: int, size: int) -> None:
         if size:
             read_at(self._memory, at, size)
-            self._memory.write(at, np.full(size, _USED, np.uint8), results=False)
+            self._memory.write(at, np.full(size, _USED, np.uint8))
 
 
 @final

@@ -9,13 +9,13 @@ from repertory.transports.xm_npu.errors import ClStatus
 
 from .system_calls import SystemCalls
 
-__all__ = ["ContextCalls"]
+__all__ = ["DeviceCalls"]
 
 _CPU: Final = 0x100
 _NPU: Final = 0x200
 
 
-class ContextCalls(SystemCalls):
+class DeviceCalls(SystemCalls):
     """One context for the process, counted."""
 
     async def xmedia_cl_init(self) -> int:
