@@ -12,7 +12,7 @@ import pytest
 from repertory.models.errors import ContractError, DeviceError, DeviceHung
 from repertory.models.pack_xm_npu import Format, pack_xm_npu
 from repertory.models.xmm_tensor import NpuType
-from repertory.transports.frame import Fate, Frame
+from repertory.transports.frame import Fate
 from repertory.transports.xm_npu.errors import ClStatus, NpuAborted, NpuRefusal
 from repertory.transports.xm_npu.simulator.faults import Fault, Kind, scripted
 from repertory.transports.xm_npu.simulator.library import SimulatedXmediaCl

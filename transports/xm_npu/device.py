@@ -108,7 +108,7 @@ class XmNpuDevice(Device):
             memory=memory,
             bind_needs_idle=False,
             probe_needs_idle=False,
-            stall=2 * run_bound + load_bound + _MARGIN,  # a load, and a recovery, keep the loop from collecting
+            stall=2 * run_bound + load_bound + _MARGIN,  # a load and a recovery keep it from collecting
         )
 
     async def open(self, completed: Completed, fault: Fault) -> None:

@@ -38,11 +38,11 @@ class XmNpuOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Parameters of `xm-npu://`.
 
     Attributes:
-        via: `cl` calls the vendor's library, which is the way to a GK7206; `ioctl` speaks to the driver's nodes
-            itself, as generation V500 (GK7205V500 and its siblings) has them, in a 32-bit process.
+        via: `cl` calls the vendor's library, which is the way to a GK7206; `ioctl` speaks to the driver's
+            nodes itself, as generation V500 (GK7205V500 and its siblings) has them, in a 32-bit process.
         lib: folder of the vendor's libraries, or path of `libxmedia_cl.so`; without it the usual folders.
-        memory: `own` loads models into memory that we take, and shares the workspace; `library` leaves that to
-            the library. By `ioctl` memory is always our own.
+        memory: `own` loads models into memory that we take, and shares the workspace; `library` leaves that
+            to the library. By `ioctl` memory is always our own.
         outputs: how outputs are mapped: `uncached` is right in any case, `cached` reads faster and leans on
             the library's own invalidation. By `ioctl` always uncached.
         devices: which devices a context is made of: `all`, as the current library wants, or `npu`, as the

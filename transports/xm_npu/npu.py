@@ -80,7 +80,11 @@ class Graph(ABC):
 
     @abstractmethod
     async def unload(self) -> None:
-        """Take it off the NPU and give its memory back. None of its jobs is in flight. Any number of times."""
+        """Take it off the NPU and give its memory back; none of its jobs is in flight. Any number of times.
+
+        Raises:
+            NpuRefusal: the library refused; the graph is gone for us all the same.
+        """
 
 
 class Npu(ABC):

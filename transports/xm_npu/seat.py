@@ -70,7 +70,7 @@ class Seat:
         return [*(job.frame for job in jobs), *self.waiting]
 
     def stage(self) -> list[Completion]:
-        """Lay the inputs of waiting frames into free places; return the ends of those that need or can none."""
+        """Lay the inputs of waiting frames into free places; return the ends of those that are not run."""
         ends: list[Completion] = []
         while self.waiting and self._free:
             frame = self.waiting.popleft()
@@ -88,7 +88,7 @@ class Seat:
         return ends
 
     def next(self) -> tuple[Job | None, list[Completion]]:
-        """Return the staged job that may be submitted now, and the ends of those before it that none needs."""
+        """Return the staged job that may be submitted now, and the ends of those before it, which are not run."""
         ends: list[Completion] = []
         while self.staged and self.running is None:
             job = self.staged.popleft()
