@@ -13,7 +13,7 @@ from typing import Any, Generic, Self, TypeVar, final
 import anyio
 from anyio.abc import TaskGroup
 
-from .loop import Slot
+from .loop import Loop, Slot
 from .world import Channel, ChannelClosed, Condition, Driver, DriverLoop, Outbox, World, drive
 
 __all__ = ["HAND_OVER", "RealChannel", "RealCondition", "RealWorld"]
@@ -122,6 +122,7 @@ class RealWorld(World):
         self, loop: DriverLoop, *, name: str, on_exit: Callable[[BaseException | None], None] | None = None
     ) -> Driver:
         driver = Driver(name, on_exit)
+        entered: Loop | None = getattr(self, "loop", None)  # a script has no event loop, and nobody is told
 
         def run() -> None:
             error: BaseException | None = None
@@ -129,7 +130,8 @@ class RealWorld(World):
                 drive(loop())
             except BaseException as exc:  # noqa: BLE001  (its owner is told on the event loop)
                 error = exc
-            self.loop.call_from_thread(partial(driver.end, error))
+            if entered is not None:
+                entered.call_from_thread(partial(driver.end, error))
 
         threading.Thread(target=run, name=name, daemon=True).start()
         return driver

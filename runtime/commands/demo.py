@@ -26,9 +26,9 @@ class Demo(Command):
 
     All photographs go through the cascade at once; every window is a request of its own, and the networks
     swap on the device. Without options the device is a simulated MX3, which computes the real networks'
-    answers; cpu:// runs the same networks on this machine. With a simulated DSP beside it (--devices
-    sim+memx://0 sim+c7x://) the finest of the three goes there. Pictures are written to --out: each
-    photograph with its faces, and what each device did.
+    answers; cpu:// runs the same networks on this machine. With other simulated devices beside it (--devices
+    sim+memx://0 sim+xm-npu:// sim+c7x://) each network goes to the one that suits it. Pictures are written to
+    --out: each photograph with its faces, and what each device did.
 
     Needs the extra `demo`: pip install "repertory[demo]"
     """

@@ -37,10 +37,12 @@ if TYPE_CHECKING:
     from repertory.transports.memx.mxa.module import mxa
     from repertory.transports.rpmsg.vm import namespace as c7x
     from repertory.transports.rpmsg.vm.machine import C7xVirtualMachine
+    from repertory.transports.xm_npu.cl.stages import ComputeLibrary
 
 __all__ = [
     "ArtifactError",
     "C7xVirtualMachine",
+    "ComputeLibrary",
     "ConfigError",
     "ContractError",
     "DeadlineExceeded",
@@ -87,5 +89,9 @@ def __getattr__(name: str) -> object:
             from repertory.transports.rpmsg.vm.machine import C7xVirtualMachine  # noqa: PLC0415
 
             return C7xVirtualMachine
+        case "ComputeLibrary":
+            from repertory.transports.xm_npu.cl.stages import ComputeLibrary  # noqa: PLC0415
+
+            return ComputeLibrary
         case _:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

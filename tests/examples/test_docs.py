@@ -97,7 +97,7 @@ def test_the_device_of_ones_own(tmp_path: Path) -> None:
 
 def test_every_address_is_described() -> None:
     heads = " ".join(re.findall(r"^### (.*)$", (ROOT / "docs" / "devices.md").read_text(), re.MULTILINE))
-    assert set(re.findall(r"`([\w+]+)://", heads)) == set(schemes())
+    assert set(re.findall(r"`([\w+-]+)://", heads)) == set(schemes())
 
 
 def test_every_key_of_the_configuration_is_named() -> None:

@@ -35,6 +35,7 @@ def test_there_is_no_example_that_no_test_runs() -> None:
         "stress_cancels.py",
         "mxa_script.py",
         "c7x_script.py",
+        "xmm_script.py",
     }
 
 
@@ -87,3 +88,7 @@ def test_the_script_for_the_vendors_class_runs_in_its_three_ways() -> None:
     first, last = run("c7x_script.py").splitlines()
     assert re.fullmatch(r"20 crops; the first: 4 offsets, \d+% sure", first)
     assert re.fullmatch(r"the last: \d+% sure, 1000000 cycles", last)
+
+
+def test_the_script_for_the_vendors_eight_stages_runs() -> None:
+    assert re.fullmatch(r"20 runs, \d+ bytes of weights; the last output: [0-9a-f]{16}\n", run("xmm_script.py"))

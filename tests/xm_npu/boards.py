@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from functools import cache
 from typing import Any, Final, Literal, TypeAlias, final
 
@@ -15,6 +16,7 @@ from repertory.transports.device import Device
 from repertory.transports.world import World
 from repertory.transports.xm_npu.device import Prepare, XmNpuDevice
 from repertory.transports.xm_npu.hardware import Reading, reader
+from repertory.transports.xm_npu.npu import Npu
 from repertory.transports.xm_npu.simulated import SimulatedXmNpuOptions, parameters, way
 from repertory.transports.xm_npu.simulator.board import Board
 from tests.models.graphs import model, node, tensor
@@ -34,16 +36,26 @@ class BoardSource:
     Args:
         via: the way to it.
         prepare: is called with the board when it is there.
+        without: what the board lacks: `present`, `privileged`; see `SimulatedNpu`.
+        connect: makes the way to it, instead of the one that the options tell.
         options: parameters of `sim+xm-npu://`.
     """
 
     def __init__(
-        self, via: Via, prepare: Callable[[Board], None] = lambda _: None, **options: Any
+        self,
+        via: Via,
+        prepare: Callable[[Board], None] = lambda _: None,
+        *,
+        without: Collection[str] = (),
+        connect: Callable[[Board, World], Npu] | None = None,
+        **options: Any,
     ) -> None:
         usual: dict[str, Any] = {"load_ms": 1.0, "run_bound": 1.0}
         self.options = SimulatedXmNpuOptions(via=via, **{**usual, **options})
         self.incarnations = 0
         self._prepare = prepare
+        self._without = without
+        self._connect = connect
         self._board: Board | None = None
 
     @property
@@ -59,7 +71,8 @@ class BoardSource:
         return reader(Reading(via=options.via, simulated=True, batch=options.batch, memory=memory))
 
     def __call__(self, world: World) -> Device:
-        options, params = self.options, parameters(self.options)
+        options, connect = self.options, self._connect
+        params = replace(parameters(options), **dict.fromkeys(self._without, False))
         if self._board is None:
             self._board = Board(world, params)
             self._prepare(self._board)
@@ -68,7 +81,7 @@ class BoardSource:
         self.incarnations += 1
         return XmNpuDevice(
             world,
-            lambda: way(board, world, options),
+            lambda: way(board, world, options) if connect is None else connect(board, world),
             self.reading(),
             name="0",
             simulated=True,

@@ -22,9 +22,7 @@ pytestmark = pytest.mark.virtual
 def _room_for_two(via: Via) -> float:
     """Return megabytes that hold two of the models and not three."""
     source = BoardSource(via)
-    programs = [
-        source.reading()(Artifact("x.xmm", affine(factor, padding=PADDING))) for factor in FACTORS
-    ]
+    programs = [source.reading()(Artifact("x.xmm", affine(factor, padding=PADDING))) for factor in FACTORS]
     sizes = sorted(program.footprint for program in programs)
     scratch = max(program.scratch for program in programs)
     assert sum(sizes[:3]) + scratch > (budget := sum(sizes[-2:]) + scratch)

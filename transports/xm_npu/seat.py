@@ -88,7 +88,7 @@ class Seat:
         return ends
 
     def next(self) -> tuple[Job | None, list[Completion]]:
-        """Return the staged job that may be submitted now, and the ends of those before it, which are not run."""
+        """Return the staged job that may be submitted now, and the ends of those skipped before it."""
         ends: list[Completion] = []
         while self.staged and self.running is None:
             job = self.staged.popleft()

@@ -18,7 +18,7 @@ from repertory.transports.xm_npu.cl.buffer import MmzBuffer
 from repertory.transports.xm_npu.cl.context import System
 from repertory.transports.xm_npu.cl.graph import LoadedGraph
 from repertory.transports.xm_npu.cl.library import InOut
-from repertory.transports.xm_npu.cl.stages import CommandLibrary
+from repertory.transports.xm_npu.cl.stages import ComputeLibrary
 from repertory.transports.xm_npu.errors import NpuAborted, NpuRefusal
 from repertory.transports.xm_npu.simulator.board import Board
 from repertory.transports.xm_npu.simulator.faults import Fault, Kind, scripted
@@ -71,7 +71,7 @@ async def test_a_script_of_the_page(behind: str, tmp_path: Path) -> None:
     path.write_bytes(net())
     async with RealWorld() as world:
         board = Board(world)
-        with CommandLibrary(library(behind, board)) as cl:
+        with ComputeLibrary(library(behind, board)) as cl:
             sizes = cl.sizes(path)
             work, weight = cl.allocate("work", sizes.work), cl.allocate("weight", sizes.weight)
             graph = cl.load(path, workspace=work, weight=weight)

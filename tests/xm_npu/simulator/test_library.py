@@ -16,7 +16,7 @@ from repertory.transports.virtual import VirtualWorld
 from repertory.transports.xm_npu.cl.library import OPTIONAL, InOut
 from repertory.transports.xm_npu.simulator.board import Board
 from repertory.transports.xm_npu.simulator.faults import Fault, Kind, scripted
-from repertory.transports.xm_npu.simulator.parameters import SimulatedNpu
+from repertory.transports.xm_npu.simulator.parameters import SimulatedNpu, Zone
 
 from .host import Page
 from .models import thrice, twice
@@ -396,6 +396,13 @@ async def test_what_may_be_missing(anyio_backend: object, without: str) -> None:
         ) == expected
         if without == "memory":
             assert board.used() == 0
+
+
+async def test_a_load_that_runs_out_of_memory_half_way_leaves_nothing(anyio_backend: object) -> None:
+    async with opened(zones=(Zone(size=4096),)) as (board, page):
+        found = await page.cl.xmedia_cl_graph_loadmodel_from_buff(page.context, twice())
+        assert found == (0, -6)
+        assert board.used() == 0
 
 
 async def test_functions_that_are_not_exported_cannot_be_called(anyio_backend: object) -> None:

@@ -1,6 +1,6 @@
 """The eight stages of the CL interface for scripts: blocking calls, line for line as in the vendor's page.
 
-with CommandLibrary() as cl:                                # stages 1 and 2
+with ComputeLibrary() as cl:                                # stages 1 and 2
 sizes = cl.sizes("net.xmm")                             # stage 3
 work = cl.allocate("npu_workspace", sizes.work)         # stage 4
 weight = cl.allocate("npu_weight", sizes.weight)
@@ -23,8 +23,8 @@ from types import TracebackType
 from typing import Self, final
 
 from repertory.transports.world import drive
+from repertory.transports.xm_npu.connect import opened_library
 
-from .binding import shared_library
 from .buffer import MmzBuffer
 from .context import DEFAULT_NODE, Devices, System
 from .graph import LoadedGraph
@@ -32,7 +32,7 @@ from .library import Tensor, XmediaCl
 from .model import Model, ModelSizes
 from .sides import span_bytes
 
-__all__ = ["CommandLibrary", "Memory", "ModelGraph"]
+__all__ = ["ComputeLibrary", "Memory", "ModelGraph"]
 
 
 @final
@@ -101,11 +101,12 @@ class ModelGraph:
 
 
 @final
-class CommandLibrary:
+class ComputeLibrary:
     """The library in use; a context manager. One thread may use it at a time.
 
     Args:
-        library: folder or path of the vendor's libraries, None for /usr/lib, or a library that is open.
+        library: folder or path of the vendor's libraries, or an address, `xm-npu://` or `sim+xm-npu://`; or
+            a library that is open. None is the address in the environment's REPERTORY_XM_NPU, else /usr/lib.
         devices: of what the context is made: see `Devices`.
         zone: of memory; None for the zone `anonymous`.
 
@@ -120,7 +121,7 @@ class CommandLibrary:
         devices: Devices = "all",
         zone: str | None = None,
     ) -> None:
-        opened = library if isinstance(library, XmediaCl) else shared_library(library)
+        opened = library if isinstance(library, XmediaCl) else opened_library(library)
         self.system = System(opened, devices=devices, zone=zone, node=DEFAULT_NODE)
 
     def __enter__(self) -> Self:

@@ -10,7 +10,7 @@ from .core import Core
 from .faults import Faults
 from .kernel import SimulatedKernel
 from .library import SimulatedXmediaCl
-from .machine import Machine
+from .machine import NpuMachine
 from .memory import Mmz
 from .parameters import SimulatedNpu
 
@@ -32,7 +32,7 @@ class Board:
     """
 
     def __init__(self, world: World, params: SimulatedNpu | None = None) -> None:
-        self.machine = Machine(world, SimulatedNpu() if params is None else params)
+        self.machine = NpuMachine(world, SimulatedNpu() if params is None else params)
         self.switches: Faults = self.machine.switches
         self.faults: list[str] = self.machine.notes
         self._kernels: list[SimulatedKernel] = []

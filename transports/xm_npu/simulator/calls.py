@@ -12,7 +12,7 @@ from repertory.transports.xm_npu.errors import ClStatus
 
 from .block import Block
 from .holdings import Event, HeldGraph
-from .machine import Machine
+from .machine import NpuMachine
 from .process import Process
 
 __all__ = ["LibraryCalls"]
@@ -29,7 +29,7 @@ class LibraryCalls(XmediaCl):
 
     simulated = True
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: NpuMachine) -> None:
         self.exports = machine.params.exports
         self._machine = machine
         self._process = Process(machine)

@@ -9,7 +9,7 @@ from typing import Final, final
 
 from repertory.transports.xm_npu.ioctl.kernel import Kernel
 
-from .machine import Machine
+from .machine import NpuMachine
 from .memory import refuse
 from .mmz_node import MmzNode
 from .npu_node import NpuNode
@@ -38,7 +38,7 @@ class SimulatedKernel(Kernel):
 
     bits = 32
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: NpuMachine) -> None:
         self.pid = machine.owner()
         self.trouble: Callable[[str], int | None] | None = None
         self.calls: list[str] = []

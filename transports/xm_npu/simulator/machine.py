@@ -18,7 +18,7 @@ from .order import Order
 from .parameters import SimulatedNpu
 from .program import Work
 
-__all__ = ["Machine"]
+__all__ = ["NpuMachine"]
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ _ENOUGH: Final = "no descriptor is left"
 
 
 @final
-class Machine:
+class NpuMachine:
     """Holds what changes by calls and by time, and guards it.
 
     In real time a thread computes answers while a descriptor of the NPU is open; in virtual time they are

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final, final
 
 from .block import Block
-from .machine import Machine
+from .machine import NpuMachine
 from .memory import refuse
 from .wire import RANGE, Mmb, MmzCall, mmz_call
 
@@ -25,7 +25,7 @@ class MmzNode:
         process: that opens it, and the only one that may use it.
     """
 
-    def __init__(self, machine: Machine, process: int) -> None:
+    def __init__(self, machine: NpuMachine, process: int) -> None:
         self._machine = machine
         self._mmz = machine.mmz
         self._process = process

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final, final
 
 from .job import JobState
-from .machine import Machine
+from .machine import NpuMachine
 from .memory import refuse
 from .order import Order
 from .parameters import PAGE
@@ -31,7 +31,7 @@ class NpuNode:
         owner: whose it is; anybody may use it who has it.
     """
 
-    def __init__(self, machine: Machine, owner: int) -> None:
+    def __init__(self, machine: NpuMachine, owner: int) -> None:
         self._machine = machine
         self._core = machine.core
         self._owner = owner

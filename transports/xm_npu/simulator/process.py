@@ -10,7 +10,7 @@ from repertory.transports.xm_npu.cl.library import EventStatus, Notify
 
 from .holdings import WHOLE, Event, HeldGraph
 from .job import DeviceState, JobState
-from .machine import Machine
+from .machine import NpuMachine
 
 __all__ = ["Process"]
 
@@ -41,7 +41,7 @@ class Process:
         shared: numbers of models that other cores may run.
     """
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: NpuMachine) -> None:
         self.owner = machine.owner()
         self.uses = 0
         self.context = self.context_refs = 0
@@ -169,7 +169,6 @@ class Process:
         event.status = status
         if (notify := event.callbacks.get(status)) is not None:
             self._calls.append((notify, event.handle, status))
-        event.callbacks.clear()
 
     def _recover(self) -> None:
         """Reset the NPU after an abort; what was pending waits again, in its order."""
