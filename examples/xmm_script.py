@@ -7,7 +7,6 @@ Only the language is another: each line stands for one of the page. On a board, 
 from __future__ import annotations
 
 import os
-import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,14 +32,13 @@ def infer(path: str) -> None:
         image, output = graph.inputs()[0], graph.outputs()[-1]  # stage 6
         source = cl.allocate("npu_input", graph.input_bytes())  # stage 7
         result = cl.allocate("npu_output", graph.output_bytes(), cached=False)
-        assert source is not None, "it has bytes"
-        assert result is not None, "so has it"
+        assert source, "it has bytes"
+        assert result, "so has it"
         graph.bind(source, result)
         for _ in range(RUNS):
             source.data[: image.size] = random.bytes(image.size)
             graph.process()  # flushes the input, and never the output
-        at = graph.output_bytes() - aligned(output.size)
-        last = bytes(result.data[at : at + output.size])
+        last = bytes(result.data[graph.output_bytes() - aligned(output.size) :][: output.size])
     print(f"{RUNS} runs, {sizes.weight} bytes of weights; the last output: {last.hex()}")
 
 

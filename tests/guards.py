@@ -266,10 +266,13 @@ def open_classes(root: Path) -> list[str]:
     parents = {base for _, node in classes for base in _bases(node)}
     errors = _exceptions([node for _, node in classes])
     named = {node.name: node for _, node in classes}
+    near: dict[str, dict[str, ast.ClassDef]] = {}  # a name means the class of one's own folder, if it has one
+    for module, node in classes:
+        near.setdefault(module.package, dict(named))[node.name] = node
     return [
         module.at(node.lineno, f"class {node.name} is neither final nor abstract")
         for module, node in classes
-        if not (_is_closed(node) or node.name in errors & parents or _left_open(node, named))
+        if not (_is_closed(node) or node.name in errors & parents or _left_open(node, near[module.package]))
     ]
 
 

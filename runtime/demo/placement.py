@@ -34,8 +34,8 @@ _PACES: Final = {"pnet": (0.006, 0.003), "rnet": (0.0008, 0.0002), "onet": (0.00
 def placed(name: str, devices: Sequence[str]) -> list[str]:
     """Return the devices for a network: all of one family, the one that suits it best.
 
-    Where there is one of each family, the MX3 scans, the NPU refines, and the DSP has the last word, for it is
-    asked for least.
+    Where there is one of each family, the MX3 scans, the NPU refines, and the DSP has the last word, for it
+    is asked for least.
 
     Raises:
         ConfigError: no device computes the networks.

@@ -18,7 +18,7 @@ def test_devices_needs_no_device(repertory: Repertory) -> None:
     assert done.code == 0
     assert done.json.keys() == {"cpu", "memx", "c7x", "xm-npu", "addresses"}
     assert done.json["cpu"]["available"] is True
-    wanted = {"c7x", "cpu", "memx", "null", "sim", "sim+c7x", "sim+cpu", "sim+memx"}
+    wanted = {"c7x", "cpu", "memx", "null", "sim", "sim+c7x", "sim+cpu", "sim+memx", "sim+xm-npu", "xm-npu"}
     assert {f"{scheme}://" for scheme in wanted} <= set(done.json["addresses"])
 
 

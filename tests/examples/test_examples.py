@@ -91,4 +91,6 @@ def test_the_script_for_the_vendors_class_runs_in_its_three_ways() -> None:
 
 
 def test_the_script_for_the_vendors_eight_stages_runs() -> None:
-    assert re.fullmatch(r"20 runs, \d+ bytes of weights; the last output: [0-9a-f]{16}\n", run("xmm_script.py"))
+    assert re.fullmatch(
+        r"20 runs, \d+ bytes of weights; the last output: [0-9a-f]{16}\n", run("xmm_script.py")
+    )

@@ -114,7 +114,7 @@ async def test_no_room_says_what_is_wanted_and_evicting_makes_it(anyio_backend: 
         programs = list[Program]()
         with pytest.raises(NoRoom, match=r"\d+ bytes") as caught:  # noqa: PT012  (it ends the loop)
             while True:
-                programs.append(await owner.load(2 + len(programs)))  # noqa: PERF401
+                programs.append(await owner.load(2 + len(programs)))
         assert caught.value.wanted is not None
         assert owner.faults == []
         last = await owner.load(37, evict=programs[:1])

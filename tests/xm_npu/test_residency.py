@@ -25,7 +25,8 @@ def _room_for_two(via: Via) -> float:
     programs = [source.reading()(Artifact("x.xmm", affine(factor, padding=PADDING))) for factor in FACTORS]
     sizes = sorted(program.footprint for program in programs)
     scratch = max(program.scratch for program in programs)
-    assert sum(sizes[:3]) + scratch > (budget := sum(sizes[-2:]) + scratch)
+    budget = sum(sizes[-2:]) + scratch
+    assert sum(sizes[:3]) + scratch > budget
     return budget / 2**20
 
 
@@ -69,8 +70,8 @@ async def test_memory_that_others_have_taken_costs_an_eviction_or_an_error(
         first = await rt.load(affine(2))
         assert (await first.infer(question(1))).tobytes() == answer(2, 1)
         source.board.switches.full = True
+        second = await rt.load(affine(3))
         with pytest.raises(ArtifactError, match="bytes"):
-            second = await rt.load(affine(3))
             await second.infer(question(1))
         source.board.switches.full = False
         again = await rt.load(affine(3), name="again")

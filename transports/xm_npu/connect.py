@@ -31,7 +31,7 @@ def opened_library(source: str | Path | None) -> XmediaCl:
     """Return the library of an address or in a folder; a simulated one of each address, and a new process's.
 
     Raises:
-        ConfigError: the address is neither `xm-npu://` nor `sim+xm-npu://`, or its way is not the library's; or
+        ConfigError: the address is neither `xm-npu://` nor `sim+xm-npu://`, its way is not the library's, or
             there is no such library.
     """
     text = os.environ.get(ADDRESS) if source is None else source

@@ -117,8 +117,7 @@ class XmNpuDevice(Device):
             engine.serve, name=f"repertory: npu {self._name}", on_exit=self._ended
         )
         await engine.orders.call(engine.connect, bound=OPEN_BOUND, what="open")
-        if self._driver is None:
-            raise DeviceLost("open: the device was closed meanwhile", family="xm-npu", call="open")
+        self._check_driven()
         self._flight.open(completed, fault)
 
     def prepare(self, artifact: Artifact) -> Program:
@@ -163,6 +162,10 @@ class XmNpuDevice(Device):
                     _log.warning("%s: the driver loop hangs in a call, and is left behind", self._name)
             self._outbox.flush()
         self._flight.close()
+
+    def _check_driven(self) -> None:
+        if self._driver is None:
+            raise DeviceLost("open: the device was closed meanwhile", family="xm-npu", call="open")
 
     async def _swap(self, program: Program, evict: Sequence[Program]) -> None:
         loadable(program)

@@ -64,9 +64,7 @@ def simulated(address: Address, world: World) -> Connect:
     options = address.options(SimulatedXmNpuOptions)
     _check(address, options)
     params = parameters(options)
-    read = reader(
-        Reading(via=options.via, simulated=True, batch=options.batch, memory=params.zones[0].size)
-    )
+    read = reader(Reading(via=options.via, simulated=True, batch=options.batch, memory=params.zones[0].size))
     if options.isolation == "process":
         return in_process(address, world, read, run_bound=options.run_bound, load_bound=options.load_bound)
     board = Board(world, params)
