@@ -78,6 +78,7 @@ class TensorSpec:
         dtype: the native element type: a tensor of it passes untouched.
         layout: axis letters such as `NHWC`, or empty where the file does not tell.
         quantisation: set where stored integers stand for reals; float32 tensors are then converted.
+        limits: the least and the greatest native integer, where that is not those of the dtype.
     """
 
     name: str
@@ -85,6 +86,7 @@ class TensorSpec:
     dtype: np.dtype[Any]
     layout: str = ""
     quantisation: Quantisation | None = None
+    limits: tuple[int, int] | None = None
 
     @property
     def fixed(self) -> bool:
@@ -108,11 +110,20 @@ class TensorSpec:
         if not self._admits(array.shape):
             raise InvalidInput(f"{self.name}: shape {array.shape} came, {self} is wanted")
         if array.dtype == self.dtype:
+            self._check_limits(array)
             return array
         if self.quantisation is not None and array.dtype == np.float32:
             return self.quantisation.quantise(array, self.dtype)
         wanted = f"{self.dtype} or float32" if self.quantisation else str(self.dtype)
         raise InvalidInput(f"{self.name}: dtype {array.dtype} came, {wanted} is wanted")
+
+    def _check_limits(self, array: Array) -> None:
+        if self.limits is None or not array.size:
+            return
+        low, high = self.limits
+        least, most = int(array.min()), int(array.max())
+        if least < low or most > high:
+            raise InvalidInput(f"{self.name}: {least} to {most} came, it holds {low} to {high}")
 
     def _foreign(self, value: object) -> Array:
         try:

@@ -58,7 +58,8 @@ def tensor_spec(tensor: XmmTensor, *, output: bool, native: bool = False) -> Ten
     letters = axes(tensor.dims)
     if output and not native:
         return TensorSpec(tensor.name, tensor.dims, np.dtype(np.float32), letters)
-    return TensorSpec(tensor.name, tensor.dims, native_dtype(tensor.type), letters, quantisation(tensor))
+    native_type, limits = native_dtype(tensor.type), _LIMITS.get(tensor.type)
+    return TensorSpec(tensor.name, tensor.dims, native_type, letters, quantisation(tensor), limits)
 
 
 def write(array: Array, tensor: XmmTensor, out: memoryview) -> None:

@@ -50,7 +50,8 @@ class Model:
         self._outputs = tuple(spec.name for spec in context.network.outputs)
         only = self._inputs[0] if len(self._inputs) == 1 else None
         self._only = only
-        self._shape = only.shape if only is not None and only.fixed else None
+        plain = only is not None and only.fixed and only.limits is None
+        self._shape = only.shape if only is not None and plain else None
         self._dtype = only.dtype if only is not None else None
         self._nbytes = sum(s.nbytes for s in self._inputs) if all(s.fixed for s in self._inputs) else 0
 

@@ -72,7 +72,8 @@ class BoardSource:
 
     def __call__(self, world: World) -> Device:
         options, connect = self.options, self._connect
-        params = replace(parameters(options), **dict.fromkeys(self._without, False))
+        lacking: dict[str, Any] = dict.fromkeys(self._without, False)
+        params = replace(parameters(options), **lacking)
         if self._board is None:
             self._board = Board(world, params)
             self._prepare(self._board)

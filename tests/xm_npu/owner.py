@@ -101,8 +101,9 @@ class Owner:
 @asynccontextmanager
 async def bench(via: Via, **options: Any) -> AsyncGenerator[Owner]:
     """Give an open NPU whose jobs take 50 ms; nothing of it may be left at the end."""
+    usual: dict[str, Any] = {"latency_ms": 50.0}
     async with VirtualWorld() as world:
-        owner = Owner(BoardSource(via, **{"latency_ms": 50.0, **options}), world)
+        owner = Owner(BoardSource(via, **{**usual, **options}), world)
         await owner.open()
         yield owner
         await owner.device.close(bound=CLOSE)

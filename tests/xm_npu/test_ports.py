@@ -9,7 +9,7 @@ import anyio
 import numpy as np
 import pytest
 
-from repertory.models.errors import InvalidInput
+from repertory.models.errors import ArtifactError, InvalidInput
 from repertory.models.pack_xm_npu import Format, pack_xm_npu
 from repertory.models.xmm_tensor import NpuType
 from repertory.runtime.model import Model
@@ -72,7 +72,6 @@ def _reusing(reuse: int) -> bytes:
     [
         {"memory": "own"},
         {"memory": "library", "outputs": "cached"},
-        {"memory": "own", "batch": 4},
         {"memory": "own", "events": False, "outputs": "cached"},
     ],
     ids=str,
@@ -86,7 +85,7 @@ async def test_tensors_inside_the_workspace(anyio_backend: object, options: dict
 
         async def ask(net: Model) -> None:
             for _ in range(5):
-                a, b = (draw.standard_normal(net.inputs[0].shape).astype(np.float32) for _ in "ab")  # type: ignore[arg-type]
+                a, b = (draw.standard_normal((1, 3), np.float32) for _ in "ab")
                 found = await net.infer({"a": a, "b": b})
                 assert found["sum"].tobytes() == (a + b).tobytes()
                 assert found["product"].tobytes() == (a * b).tobytes()
@@ -94,6 +93,17 @@ async def test_tensors_inside_the_workspace(anyio_backend: object, options: dict
         async with anyio.create_task_group() as tasks:
             for net in nets * 2:
                 tasks.start_soon(ask, net)
+    source.check_clean()
+
+
+async def test_a_batch_inside_the_workspace_is_refused(anyio_backend: object) -> None:
+    """Its size is told for one item, and nobody has told for more."""
+    source = BoardSource("cl", batch=4)
+    async with open_virtual(source) as rt:
+        for reuse in (1, 2, 3):
+            with pytest.raises(ArtifactError, match=f"batch of 4 and memory reuse of type {reuse}"):
+                await rt.load(_reusing(reuse), name=str(reuse))
+        assert (await rt.load(_reusing(0))).inputs[0].shape == (4, 3)
     source.check_clean()
 
 
@@ -142,7 +152,7 @@ async def test_element_types_against_an_oracle(anyio_backend: object, via: Via) 
                 (port,) = net.inputs
                 assert port.layout == layout
                 span = (high - low) * SCALE[True]
-                real = draw.uniform(-span, span, port.shape).astype(np.float32)  # type: ignore[arg-type]
+                real: Floats = draw.uniform(-span, span, (1, *port.shape[1:])).astype(np.float32)
                 given = real if kind is not NpuType.FP16 else real.astype(np.float16)
                 integers, reals = _oracle(real, kind)
                 found, found_raw = await net.infer(given), await raw.infer(given)

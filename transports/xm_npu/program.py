@@ -193,6 +193,11 @@ def _check(xmm: Xmm, via: Way, batch: int) -> None:
         raise ArtifactError(f"a batch of {batch}; 1 to {MAX_BATCH} are possible (OUT_OF_MAX_BATCH, -74)")
     if via == "ioctl" and batch > 1:
         raise ArtifactError(f"a batch of {batch}: only the library knows dynamic batches")
+    if batch > 1 and xmm.reuse:
+        raise ArtifactError(
+            f"a batch of {batch} and memory reuse of type {xmm.reuse}: nobody has told how the library lays "
+            "more than one item into a workspace"
+        )
     if via == "ioctl" and xmm.reuse:
         raise ArtifactError(f"memory reuse of type {xmm.reuse}: only the library knows how to lay it out")
 

@@ -102,13 +102,13 @@ async def test_runs_of_several_programs_end_with_the_last() -> None:
 async def test_an_unloaded_model_leaves_nothing() -> None:
     async with opened() as rig:
         graph = await rig.load()
-        told = {"graphs": 1.0, "jobs": 0.0, "memory_bytes": 176.0}
+        told = {"graphs_count": 1.0, "jobs_count": 0.0, "mmz_held_bytes": 176.0}
         assert await rig.npu.health() == {**told, "performance_class": 7.0}
         await graph.unload()
         await graph.unload()
         assert rig.kernel.named("UNMAP", "FREE") == ["UNMAP", "FREE"]
         rig.kernel.fail["GET_CAPABILITY"] = [errno.EINVAL, errno.ENODEV]
-        assert await rig.npu.health() == {"graphs": 0.0, "jobs": 0.0, "memory_bytes": 0.0}
+        assert await rig.npu.health() == {"graphs_count": 0.0, "jobs_count": 0.0, "mmz_held_bytes": 0.0}
         with pytest.raises(DeviceLost, match="GET_CAPABILITY"):
             await rig.npu.health()
         with pytest.raises(ValueError, match="released"):

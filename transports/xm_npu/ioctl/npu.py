@@ -145,9 +145,9 @@ class NodeNpu(Npu):
         if self._node is None or self._queue is None or self._mmz is None:
             raise _closed()
         readings = {
-            "graphs": float(len(self._graphs)),
-            "jobs": float(self._queue.jobs),
-            "memory_bytes": float(self._mmz.held),
+            "graphs_count": float(len(self._graphs)),
+            "jobs_count": float(self._queue.jobs),
+            "mmz_held_bytes": float(self._mmz.held),
         }
         with suppress(NpuRefusal):  # a driver that does not tell it is well nevertheless
             readings["performance_class"] = float(await self._node.capability(Capability.PERF))
