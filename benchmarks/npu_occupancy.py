@@ -1,9 +1,9 @@
 """How busy a simulated NPU is while work waits: the vendor's page in a loop, and a runtime by either way.
 
-The NPU is never out of work: 16 callers of each graph ask for the next answer as soon as they have one, and the
-loop asks at once. What is missing to 100 % is the time in which the NPU waited for the host: to lay inputs, to
-hand over the job, to see its end, to copy the result. The page does all of that between two jobs; the runtime
-has the next job queued meanwhile, of the same graph by the library (two places), or of another graph.
+The NPU is never out of work: 16 callers of each graph ask for the next answer as soon as they have one, and
+the loop asks at once. What is missing to 100 % is the time in which the NPU waited for the host: to lay
+inputs, to hand over the job, to see its end, to copy the result. The page does all of that between two jobs.
+The runtime lays the next inputs meanwhile, where a graph has two places, and has jobs of other graphs queued.
 
 Real time, answers are hashes. The simulated NPU lives in this process and shares its interpreter, which costs
 every row alike; jobs take 5 ms, of the order of a small network on a sibling of this NPU (6 ms).

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from repertory.models.pack_xm_npu import pack_xm_npu
 from repertory.transports.device import Device
 from repertory.transports.world import World
+from repertory.transports.xm_npu.cl.library import OPTIONAL
 from repertory.transports.xm_npu.device import Prepare, XmNpuDevice
 from repertory.transports.xm_npu.hardware import Reading, reader
 from repertory.transports.xm_npu.npu import Npu
@@ -36,7 +37,8 @@ class BoardSource:
     Args:
         via: the way to it.
         prepare: is called with the board when it is there.
-        without: what the board lacks: `present`, `privileged`; see `SimulatedNpu`.
+        without: what the board lacks: `present`, `privileged`, or functions of the library; see
+            `SimulatedNpu`.
         connect: makes the way to it, instead of the one that the options tell.
         options: parameters of `sim+xm-npu://`.
     """
@@ -72,8 +74,9 @@ class BoardSource:
 
     def __call__(self, world: World) -> Device:
         options, connect = self.options, self._connect
-        lacking: dict[str, Any] = dict.fromkeys(self._without, False)
-        params = replace(parameters(options), **lacking)
+        params, missing = parameters(options), OPTIONAL.intersection(self._without)
+        lacking: dict[str, Any] = dict.fromkeys(set(self._without) - missing, False)
+        params = replace(params, exports=params.exports - missing, **lacking)
         if self._board is None:
             self._board = Board(world, params)
             self._prepare(self._board)

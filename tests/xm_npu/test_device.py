@@ -6,6 +6,7 @@ from functools import partial
 
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 
 from repertory.models.errors import (
     ArtifactError,
@@ -17,6 +18,7 @@ from repertory.models.errors import (
 )
 from repertory.models.program import Artifact, Program
 from repertory.transports.frame import Fate, Frame
+from repertory.transports.real import RealWorld
 from repertory.transports.virtual import VirtualWorld
 from repertory.transports.xm_npu.simulator.board import Board
 from repertory.transports.xm_npu.simulator.faults import Fault, Kind, scripted
@@ -24,7 +26,7 @@ from repertory.transports.xm_npu.simulator.faults import Fault, Kind, scripted
 from .boards import WAYS, BoardSource, Via, affine
 from .owner import CLOSE, Owner, bench
 
-pytestmark = pytest.mark.virtual
+virtual = pytest.mark.virtual
 
 
 def _hanging(board: Board) -> None:
@@ -40,6 +42,7 @@ async def _opened(source: BoardSource, world: VirtualWorld) -> Owner:
 # -- what it says of itself
 
 
+@virtual
 @WAYS
 async def test_capabilities(anyio_backend: object, via: Via) -> None:
     async with bench(via, mmz_mb=8, residents=3, run_bound=2.0, load_bound=5.0) as owner:
@@ -49,6 +52,7 @@ async def test_capabilities(anyio_backend: object, via: Via) -> None:
         assert found.stall >= 2 + 5, "a hung job and a load come first"
 
 
+@virtual
 @WAYS
 async def test_health_has_units_and_counts(anyio_backend: object, via: Via) -> None:
     async with bench(via) as owner:
@@ -65,6 +69,7 @@ async def test_health_has_units_and_counts(anyio_backend: object, via: Via) -> N
         assert 0 < during.readings[names[2]] <= owner.source.board.mmz.used
 
 
+@virtual
 @WAYS
 async def test_a_probe_beside_a_load_tells_what_was_said_last(anyio_backend: object, via: Via) -> None:
     async with bench(via, load_ms=200.0) as owner:
@@ -83,6 +88,7 @@ async def test_a_probe_beside_a_load_tells_what_was_said_last(anyio_backend: obj
 # -- opening
 
 
+@virtual
 @pytest.mark.parametrize(
     ("via", "missing", "text"),
     [
@@ -107,6 +113,7 @@ async def test_what_is_missing_is_named_and_nothing_stays_open(
 # -- memory
 
 
+@virtual
 @WAYS
 async def test_no_room_says_what_is_wanted_and_evicting_makes_it(anyio_backend: object, via: Via) -> None:
     """Beside others: the owner evicts more. What was to be evicted is gone in any case."""
@@ -124,6 +131,23 @@ async def test_no_room_says_what_is_wanted_and_evicting_makes_it(anyio_backend: 
         assert await owner.right(owner.start(programs[1], 3), 3, 3)
 
 
+@virtual
+@WAYS
+async def test_what_is_resident_is_not_loaded_again(anyio_backend: object, via: Via) -> None:
+    async with bench(via) as owner:
+        program, other = await owner.load(2), await owner.load(3)
+        held = owner.source.board.mmz.used
+        frame = owner.start(program, 1)
+        await owner.device.bind(program)
+        assert owner.source.board.mmz.used == held
+        assert await owner.right(frame, 2, 1)
+        await owner.device.bind(None, evict=[program, other])
+        for factor in (3, 2):  # they come back
+            assert await owner.right(owner.start(await owner.load(factor), 4), factor, 4)
+        assert owner.source.board.mmz.used == held
+
+
+@virtual
 async def test_a_program_of_another_family_is_refused(anyio_backend: object) -> None:
     async with bench("cl") as owner:
         foreign = owner.device.prepare(Artifact("a.xmm", affine(2)))
@@ -137,6 +161,7 @@ async def test_a_program_of_another_family_is_refused(anyio_backend: object) -> 
 # -- closing
 
 
+@virtual
 @WAYS
 async def test_closing_lands_what_is_in_flight(anyio_backend: object, via: Via) -> None:
     async with bench(via) as owner:
@@ -144,7 +169,9 @@ async def test_closing_lands_what_is_in_flight(anyio_backend: object, via: Via) 
         frames = [owner.start(program, 1) for program in programs for _ in range(2)]
         cancelled = frames.pop()
         owner.cancel(cancelled)
+        began = anyio.current_time()
         await owner.device.close(bound=CLOSE)
+        assert anyio.current_time() - began == pytest.approx(0.15, abs=0.01)
         assert owner.fates(*frames, cancelled) == [Fate.DONE] * 3 + [Fate.UNDONE]
         owner.source.check_clean()
         for call in (owner.device.probe, partial(owner.device.bind, None)):
@@ -153,6 +180,7 @@ async def test_closing_lands_what_is_in_flight(anyio_backend: object, via: Via) 
         assert owner.faults == []
 
 
+@virtual
 @WAYS
 @pytest.mark.parametrize("bound", [5.0, 0.4])
 async def test_closing_a_hung_npu_keeps_its_bound(anyio_backend: object, via: Via, bound: float) -> None:
@@ -180,6 +208,7 @@ async def test_closing_a_hung_npu_keeps_its_bound(anyio_backend: object, via: Vi
         source.check_clean()
 
 
+@virtual
 async def test_closing_while_it_loads(anyio_backend: object) -> None:
     """The load ends first, and frames behind it are served."""
     async with VirtualWorld() as world:
@@ -199,6 +228,93 @@ async def test_closing_while_it_loads(anyio_backend: object) -> None:
         source.check_clean()
 
 
+@virtual
+@WAYS
+async def test_calls_during_a_close_are_refused_at_once(anyio_backend: object, via: Via) -> None:
+    async with bench(via) as owner:
+        program = await owner.load(2)
+        frames = [owner.start(program, number) for number in (1, 2)]
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(owner.device.close, bound=CLOSE))
+            await anyio.sleep(0.01)
+            began = anyio.current_time()
+            with pytest.raises(DeviceLost, match="closed"):
+                await owner.load(3)
+            assert anyio.current_time() == began
+        assert owner.fates(*frames) == [Fate.DONE] * 2
+
+
+@virtual
+@WAYS
+async def test_closing_waits_for_nobody_who_has_given_up(anyio_backend: object, via: Via) -> None:
+    async with bench(via) as owner:
+        frame = owner.start(await owner.load(2), 1)
+        owner.cancel(frame)
+        began = anyio.current_time()
+        await owner.device.close(bound=CLOSE)
+        assert anyio.current_time() == began
+        assert owner.fates(frame) == [Fate.UNDONE]
+
+
+@virtual
+async def test_calls_that_come_at_once_are_all_answered(anyio_backend: object) -> None:
+    """One after the other; and those that a close overtakes are refused."""
+    async with bench("cl", load_ms=500.0) as owner:
+        async with anyio.create_task_group() as tasks:
+            for factor in (2, 3):
+                tasks.start_soon(owner.load, factor)
+        assert anyio.current_time() == pytest.approx(1.0, abs=0.01)
+        ends = list[DeviceError]()
+
+        async def load(factor: int) -> None:
+            try:
+                await owner.load(factor)
+            except DeviceError as error:
+                ends.append(error)
+
+        async with anyio.create_task_group() as tasks:
+            for factor in (5, 7, 11):
+                tasks.start_soon(load, factor)
+            await anyio.sleep(0.1)
+            await owner.device.close(bound=0.2)
+        assert [type(error) for error in ends] == [DeviceLost] * 3
+        assert anyio.current_time() == pytest.approx(1.5, abs=0.01)
+        await anyio.sleep(2)
+
+
+@virtual
+@WAYS
+async def test_closing_while_it_is_opened(anyio_backend: object, via: Via) -> None:
+    """At any step of it: the opening ends, and nothing stays open."""
+    for steps in range(8):
+        async with VirtualWorld() as world:
+            source = BoardSource(via)
+            owner = Owner(source, world)
+            ends = list[type[BaseException] | None]()
+
+            async def opening(owner: Owner = owner, ends: list[type[BaseException] | None] = ends) -> None:
+                try:
+                    await owner.open()
+                except DeviceError as error:
+                    ends.append(type(error))
+                else:
+                    ends.append(None)
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(opening)
+                for _ in range(steps):
+                    await checkpoint()
+                await owner.device.close(bound=CLOSE)
+            assert ends in ([None], [DeviceLost])
+            if ends == [DeviceLost]:
+                with pytest.raises(DeviceError):
+                    await owner.device.probe()
+            await owner.device.close(bound=CLOSE)
+            assert (owner.landed, owner.faults) == ([], [])
+            source.check_clean()
+
+
+@virtual
 @WAYS
 async def test_closing_what_was_never_opened_or_is_closed(anyio_backend: object, via: Via) -> None:
     async with VirtualWorld() as world:
@@ -215,6 +331,7 @@ async def test_closing_what_was_never_opened_or_is_closed(anyio_backend: object,
         source.check_clean()
 
 
+@virtual
 async def test_a_load_that_outlasts_its_bound_loses_the_device(anyio_backend: object) -> None:
     async with bench("cl", load_ms=10_000.0, load_bound=1.0) as owner:
         with pytest.raises(DeviceHung, match="load has not returned"):
@@ -226,19 +343,40 @@ async def test_a_load_that_outlasts_its_bound_loses_the_device(anyio_backend: ob
         await anyio.sleep(20)  # then the call comes back after all
 
 
+@virtual
 @WAYS
 async def test_an_npu_that_vanishes_is_lost_once_with_all_its_frames(anyio_backend: object, via: Via) -> None:
+    """The library does not tell: its job just never ends."""
     async with VirtualWorld() as world:
         source = BoardSource(via, latency_ms=50.0)
         owner = await _opened(source, world)
         programs = [await owner.load(factor) for factor in (2, 3)]
         source.board.switches.on_job = scripted({0: Fault(Kind.GONE)})
         frames = [owner.start(program, 1) for program in programs for _ in range(2)]
-        for frame in frames:
-            assert (await owner.end(frame)).fate is not Fate.DONE
+        ends = [(await owner.end(frame)).fate for frame in frames]
+        assert ends == [Fate.FAILED if via == "cl" else Fate.UNDONE, *[Fate.UNDONE] * 3]
         await anyio.sleep(0.01)
-        assert len(owner.faults) == 1
+        assert [type(fault) for fault in owner.faults] == [DeviceHung if via == "cl" else DeviceLost]
         with pytest.raises(DeviceError):
             owner.start(programs[0], 2)
         await owner.device.close(bound=CLOSE)
         assert len(owner.landed) == len(frames)
+
+
+# -- in real time
+
+
+@WAYS
+async def test_a_life_in_threads(anyio_backend: object, via: Via) -> None:
+    """Times are told as they pass, and a close tells what has ended as done."""
+    async with RealWorld() as world:
+        owner = Owner(BoardSource(via, latency_ms=5.0), world)
+        await owner.open()
+        program = await owner.load(2)
+        end = await owner.end(owner.start(program, 1))
+        assert end.busy >= 0.005
+        assert 0 < end.transfer < 1
+        frames = [owner.start(program, number) for number in (2, 3)]
+        await owner.device.close(bound=CLOSE)
+        assert owner.fates(*frames) == [Fate.DONE] * 2
+        owner.source.check_clean()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -9,13 +11,18 @@ import anyio
 import numpy as np
 import pytest
 
-from repertory.models.errors import ContractError, DeviceError, DeviceHung
+from repertory.models.errors import ContractError, DeviceError, DeviceHung, DeviceLost
 from repertory.models.pack_xm_npu import Format, pack_xm_npu
+from repertory.models.spec import Array
 from repertory.models.xmm_tensor import NpuType
 from repertory.transports.frame import Fate
+from repertory.transports.xm_npu import engine, seat
 from repertory.transports.xm_npu.errors import ClStatus, NpuAborted, NpuRefusal
+from repertory.transports.xm_npu.npu import Place
+from repertory.transports.xm_npu.program import Loadable
 from repertory.transports.xm_npu.simulator.faults import Fault, Kind, scripted
 from repertory.transports.xm_npu.simulator.library import SimulatedXmediaCl
+from repertory.transports.xm_npu.tensors import stage
 from tests.models.graphs import model, node, tensor
 
 from .boards import WAYS, Via, answer
@@ -25,6 +32,18 @@ pytestmark = pytest.mark.virtual
 
 JOB = 0.05  # seconds
 LOST = -67
+
+
+def _staged(monkeypatch: pytest.MonkeyPatch) -> list[Array]:
+    """Return the inputs that are laid into memory from now on."""
+    staged = list[Array]()
+
+    def noted(arrays: Sequence[Array], model: Loadable, place: Place) -> None:
+        staged.extend(arrays)
+        stage(arrays, model, place)
+
+    monkeypatch.setattr(seat, "stage", noted)
+    return staged
 
 
 @WAYS
@@ -61,11 +80,14 @@ async def test_frames_of_a_network_end_in_their_order(anyio_backend: object, via
 
 
 @WAYS
-async def test_what_is_cancelled_unseen_costs_the_npu_nothing(anyio_backend: object, via: Via) -> None:
+async def test_what_is_cancelled_unseen_costs_the_npu_nothing(
+    anyio_backend: object, via: Via, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Waiting for a place, or staged: it ends as UNDONE, and its place is free again."""
+    staged = _staged(monkeypatch)
     async with bench(via) as owner:
         program = await owner.load(2)
-        for number in range(4):  # or places would run out
+        for number in range(8):  # or places would run out
             first, second = owner.start(program, number), owner.start(program, 100)
             if number % 2:
                 await anyio.sleep(JOB / 2)
@@ -74,7 +96,9 @@ async def test_what_is_cancelled_unseen_costs_the_npu_nothing(anyio_backend: obj
             end = await owner.end(second)
             assert end.fate is Fate.UNDONE
             assert "not run" in str(end.error)
-        assert owner.source.board.core.unit.jobs == 4
+            copied = any(array is second.inputs[0] for array in staged)
+            assert copied is (via == "cl" and number % 2 == 1)
+        assert owner.source.board.core.unit.jobs == 8
 
 
 @WAYS
@@ -154,7 +178,66 @@ async def test_a_refused_job_fails_alone(
 
 
 @WAYS
-async def test_what_was_staged_is_staged_anew_after_a_failure(anyio_backend: object, via: Via) -> None:
+async def test_behind_a_refused_job_the_next_one_runs(
+    anyio_backend: object, via: Via, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with bench(via) as owner:
+        program = await owner.load(2)
+        _refusing(monkeypatch, via, owner, [0])
+        refused, second = owner.start(program, 1), owner.start(program, 2)
+        assert await owner.right(second, 2, 2)
+        assert owner.fates(refused, second) == [Fate.FAILED, Fate.DONE]
+
+
+async def test_a_node_that_is_gone_at_a_submit_loses_the_device(anyio_backend: object) -> None:
+    async with bench("ioctl") as owner:
+        program = await owner.load(2)
+        (kernel,) = owner.source.board._kernels  # pyright: ignore[reportPrivateUsage]
+        kernel.trouble = lambda call: errno.ENODEV if call == "SUBMIT_JOB" else None
+        frames = [owner.start(program, 1), owner.start(program, 2)]
+        ends = [await owner.end(frame) for frame in frames]
+        assert [(end.fate, type(end.error)) for end in ends] == [(Fate.UNDONE, DeviceLost)] * 2
+        await anyio.sleep(0.01)
+        assert [type(fault) for fault in owner.faults] == [DeviceLost]
+
+
+async def test_the_npu_does_not_wait_for_copies(
+    anyio_backend: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It begins before the next frame is staged, and goes on before results are taken."""
+    seen = list[str]()
+
+    def staged(*_: object) -> None:
+        seen.append("staged")
+
+    def taken(*_: object) -> tuple[Array, ...]:
+        seen.append("taken")
+        return ()
+
+    monkeypatch.setattr(seat, "stage", staged)
+    monkeypatch.setattr(engine, "take", taken)
+    async with bench("cl") as owner:
+        owner.source.board.switches.on_job = lambda _: seen.append("begun")
+        program = await owner.load(2)
+        frames = [owner.start(program, 1), owner.start(program, 2)]
+        for frame in frames:
+            assert (await owner.end(frame)).fate is Fate.DONE
+    assert seen == ["staged", "begun", "staged", "begun", "taken", "taken"]
+
+
+async def test_a_library_that_does_not_call_back_is_asked(anyio_backend: object) -> None:
+    async with bench("cl", without={"xmedia_cl_set_event_callback"}) as owner:
+        program = await owner.load(2)
+        began = anyio.current_time()
+        assert await owner.right(owner.start(program, 1), 2, 1)
+        assert anyio.current_time() - began == pytest.approx(JOB, abs=0.002)
+
+
+@WAYS
+async def test_what_was_staged_is_staged_anew_after_a_failure(
+    anyio_backend: object, via: Via, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staged = _staged(monkeypatch)
     async with bench(via) as owner:
         program, other = await owner.load(2), await owner.load(3)
         owner.source.board.switches.on_job = scripted({0: Fault(Kind.ABORT)})
@@ -162,22 +245,33 @@ async def test_what_was_staged_is_staged_anew_after_a_failure(anyio_backend: obj
         end = await owner.end(frames[0])
         assert (end.fate, type(end.error)) == (Fate.FAILED, NpuAborted)
         assert await owner.right(frames[1], 2, 2)
+        seen = sum(array is frames[1].inputs[0] for array in staged)
+        assert seen == (2 if via == "cl" else 1), "by the nodes it had no place before"
         taken = await owner.end(frames[2])
         assert taken.fate is (Fate.UNDONE if via == "ioctl" else Fate.DONE)
-        for number in range(4):
-            assert await owner.right(owner.start(program, number), 2, number)
+        for number in range(4):  # no place was lost
+            owner.source.board.switches.on_job = lambda _: Fault(Kind.ABORT)
+            bad, good = owner.start(program, 0), owner.start(program, number)
+            assert isinstance((await owner.end(bad)).error, NpuAborted)
+            owner.source.board.switches.on_job = None
+            assert (await owner.end(good)).fate is not Fate.UNDONE
             assert await owner.right(owner.start(other, number), 3, number)
+            first, second = owner.start(program, number), owner.start(program, 7)
+            await anyio.sleep(JOB / 2)
+            assert any(array is second.inputs[0] for array in staged) is (via == "cl")
+            assert await owner.right(first, 2, number)
+            assert await owner.right(second, 2, 7)
 
 
 async def test_a_job_that_hangs_is_broken_off_by_the_nodes(anyio_backend: object) -> None:
     """Within the bound; what waited behind it in the driver may run again."""
-    async with bench("ioctl") as owner:
+    async with bench("ioctl", run_bound=0.3) as owner:
         program, other = await owner.load(2), await owner.load(3)
         owner.source.board.switches.on_job = scripted({0: Fault(Kind.HANG)})
         began = anyio.current_time()
         hung, waits, behind = owner.start(program, 1), owner.start(program, 2), owner.start(other, 3)
         end = await owner.end(hung)
-        assert 1 <= anyio.current_time() - began <= 1.26, "the bound, and one slice of waiting"
+        assert 0.3 <= anyio.current_time() - began <= 0.56, "the bound, and one slice of waiting"
         assert (end.fate, type(end.error)) == (Fate.FAILED, DeviceHung)
         assert "times2" in str(end.error)
         assert (await owner.end(behind)).fate is Fate.UNDONE
@@ -188,9 +282,11 @@ async def test_a_job_that_hangs_is_broken_off_by_the_nodes(anyio_backend: object
 
 async def test_many_long_jobs_in_line_are_no_hang(anyio_backend: object) -> None:
     """The bound is of the job at the head: those behind it have waited longer."""
-    async with bench("ioctl", latency_ms=600.0) as owner:
+    async with bench("ioctl", latency_ms=900.0) as owner:
         programs = {factor: await owner.load(factor) for factor in (2, 3, 5, 7)}
         frames = {factor: owner.start(program, 1) for factor, program in programs.items()}
+        await anyio.sleep(0.55)
+        assert (await owner.device.probe()).well, "the loop looks at the time"
         for factor, frame in frames.items():
             assert await owner.right(frame, factor, 1)
 
@@ -214,6 +310,22 @@ async def test_a_job_that_hangs_in_the_library_loses_the_device(anyio_backend: o
         assert owner.source.board.leaks() != [], "memory of a job that may still run is not given back"
         owner.source.board.end_processes()
         owner.source.board.mmz.leaked.clear()
+
+
+async def test_an_npu_that_does_not_stop_is_hung_for_all_who_ask(anyio_backend: object) -> None:
+    """RESET fails; a call that waited meanwhile is told why."""
+    async with bench("ioctl") as owner:
+        program, other = await owner.load(2), await owner.load(3)
+        owner.source.board.switches.on_job = scripted({0: Fault(Kind.HANG)})
+        owner.source.board.switches.stuck = True
+        frames = [owner.start(program, 1), owner.start(other, 2), owner.start(program, 3)]
+        await anyio.sleep(1.001)  # the loop breaks the job off
+        with pytest.raises(DeviceHung, match="RESET"):
+            await owner.device.probe()
+        await anyio.sleep(0.01)
+        assert owner.fates(*frames) == [Fate.FAILED, Fate.UNDONE, Fate.UNDONE]
+        assert [type(fault) for fault in owner.faults] == [DeviceHung]
+        owner.source.board.switches.stuck = False
 
 
 @WAYS

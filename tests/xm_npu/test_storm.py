@@ -29,7 +29,7 @@ from .cl.stub import open_stub
 FACTORS: Final = (2, 3, 5, 7, 11)
 PADDING: Final = 20_000
 CALLERS: Final = 500
-"""By each way, so a thousand on each backend."""
+"""By each way: a thousand on each backend."""
 FAULTS: Final[dict[Via, list[Fault]]] = {
     "cl": [Fault(Kind.ABORT), Fault(Kind.SLOW)],
     "ioctl": [

@@ -17,7 +17,6 @@ from repertory.transports.world import Driver, Outbox, World
 from .engine import RUN_BOUND, Engine
 from .errors import NpuRefusal
 from .npu import Npu
-from .program import loadable
 
 __all__ = [
     "LOAD_BOUND",
@@ -168,7 +167,6 @@ class XmNpuDevice(Device):
             raise DeviceLost("open: the device was closed meanwhile", family="xm-npu", call="open")
 
     async def _swap(self, program: Program, evict: Sequence[Program]) -> None:
-        loadable(program)
         await self._engine.unload(evict)
         await self._engine.load(program)
 
@@ -184,9 +182,15 @@ class XmNpuDevice(Device):
 
     def _ended(self, error: BaseException | None) -> None:
         self._outbox.flush()
-        if error is None:
-            return
-        lost = error if isinstance(error, DeviceError) else DeviceLost(f"driver: {error!r}", family="xm-npu")
-        self._engine.ended(lost)
-        self._flight.complete(self._engine.fallen)
-        self._flight.lose(lost, Fate.UNDONE)
+        lost = _lost(error)
+        self._engine.refuse(lost)
+        if error is not None:
+            self._flight.complete(self._engine.fallen)
+            self._flight.lose(lost, Fate.UNDONE)
+
+
+def _lost(error: BaseException | None) -> DeviceError:
+    """Return what those are told who come after the loop's end."""
+    if isinstance(error, DeviceError):
+        return error
+    return DeviceLost("the device is closed" if error is None else f"driver: {error!r}", family="xm-npu")

@@ -12,10 +12,9 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from typing import Any, Final, final
 
-from repertory.models.errors import ContractError, DeviceError, DeviceHung, DeviceLost
+from repertory.models.errors import DeviceError, DeviceHung, DeviceLost
 from repertory.models.program import Program
 from repertory.transports.device import Completion, Health
 from repertory.transports.frame import Fate, Frame
@@ -48,8 +47,8 @@ class Engine:
 
     Attributes:
         orders: control calls into this loop; jobs may be in flight meanwhile.
-        fallen: the ends of those frames that the loop's own end by an error cut short. Whoever is told of one
-            may start it again at once, so they and the error are told in one step.
+        fallen: the end of the frame that is to blame for the end of the loop itself, if one is. It and the
+            error are told in one step.
     """
 
     def __init__(
@@ -92,10 +91,10 @@ class Engine:
         self._giving_up = True
         self.close()
 
-    def ended(self, error: DeviceError) -> None:
-        """The loop has ended by an error: whatever is still asked of it gets that."""
-        self.orders.lost = error
-        self._refuse(error)
+    def refuse(self, error: DeviceError) -> None:
+        """The loop has ended: the calls that it has not come to get that."""
+        while self._calls:
+            self.orders.refuse(self._calls.popleft(), error)
 
     def ring(self) -> None:
         """Let the loop look again; from any thread."""
@@ -115,11 +114,7 @@ class Engine:
     async def connect(self) -> None:
         """Take the NPU; the first call."""
         npu = self._connect()
-        try:
-            await npu.open(self.ring)
-        except BaseException:
-            await npu.close()
-            raise
+        await npu.open(self.ring)
         self._npu = npu
 
     async def load(self, program: Program) -> None:
@@ -133,14 +128,11 @@ class Engine:
             self._seats[program.key] = Seat(model, await self._opened().load(model), self._now)
 
     async def unload(self, programs: Iterable[Program]) -> None:
-        """Take programs off the NPU; those that are not there are passed over."""
+        """Take programs without frames in flight off the NPU; those that are not there are passed over."""
         for program in programs:
-            seat = self._seats.get(program.key)
+            seat = self._seats.pop(program.key, None)
             if seat is None:
                 continue
-            if seat.busy:
-                raise ContractError(f"{program.name} is unloaded with frames in flight")
-            del self._seats[program.key]
             try:
                 await seat.graph.unload()
             except NpuRefusal as refusal:  # it is gone for us all the same
@@ -164,16 +156,11 @@ class Engine:
         try:
             while not self._done():
                 await self._turn(npu)
-        except Exception as error:
-            lost = error if isinstance(error, DeviceError) else _failed(error)
-            self.fallen = self._aborted(lost)
-            self._refuse(lost)
+        except DeviceError as error:
+            self.fallen = self._blamed(error)
             raise
-        else:
-            self._tell(self._aborted(DeviceLost("the device is closed", family="xm-npu")))
         finally:
             await npu.close()
-            self._refuse(DeviceLost("the device is closed", family="xm-npu"))
 
     def _opened(self) -> Npu:
         assert self._npu is not None, "taken by the first call"
@@ -186,7 +173,7 @@ class Engine:
         return bool(self._frames) or any(seat.busy for seat in self._seats.values())
 
     async def _turn(self, npu: Npu) -> None:
-        while self._calls:
+        while self._calls and not self._giving_up:
             await self.orders.carry_out(self._calls.popleft())
         self._seat_frames()
         await self._feed()
@@ -209,26 +196,23 @@ class Engine:
             self._seats[frame.program.key].waiting.append(frame)
 
     async def _feed(self) -> None:
-        """Submit first, for the NPU may be waiting; then stage; then submit what is new."""
+        """Stage what there is a place for; the first frame is submitted before the next one is staged."""
         for seat in self._seats.values():
             ends: list[Completion] = []
             try:
-                await self._submit(seat, ends)
-                ends += seat.stage()
-                await self._submit(seat, ends)
+                while seat.stage(ends):
+                    await self._submit(seat, ends)
             finally:
                 self._tell(ends)
 
     async def _submit(self, seat: Seat, ends: list[Completion]) -> None:
         """Hand over the graph's next job, if none of it is on the NPU; `ends` gets what became of others."""
         while True:
-            job, skipped = seat.next()
-            ends += skipped
+            job = seat.next(ends)
             if job is None:
                 return
             if not self._jobs:
                 self._progress = self._now()
-            job.submitted = self._now()
             seat.running = job
             try:
                 job.run = await seat.graph.submit(job.place)
@@ -256,7 +240,7 @@ class Engine:
             seat.running = None
             if end.fate is not Fate.DONE:
                 seat.unstage()
-            busy = max(end.at - max(job.submitted, self._progress), 0.0)
+            busy = max(end.at - self._progress, 0.0)
             self._progress = max(self._progress, end.at)
             landed.append((seat, job, end, busy))
         behind: list[Completion] = []
@@ -289,29 +273,12 @@ class Engine:
         await self._settle(await npu.break_off(why))
         self._progress = self._now()
 
-    # -- the end ------------------------------------------------------------------------------------
-
-    def _aborted(self, error: DeviceError) -> list[Completion]:
-        """End everything. The job that a hung NPU is at is to blame, and the others never ran."""
-        blamed = None
-        if isinstance(error, DeviceHung) and self._jobs:
-            blamed = next(iter(self._jobs.values()))[1].frame
-        frames = [frame for seat in self._seats.values() for frame in seat.frames()]
-        while self._frames:  # more may come meanwhile, from another thread
-            frames.append(self._frames.popleft())
-        self._jobs.clear()
-        for seat in self._seats.values():
-            seat.clear()
-        return [
-            Completion(frame, Fate.FAILED if frame is blamed else Fate.UNDONE, error=error)
-            for frame in frames
-        ]
-
-    def _refuse(self, error: DeviceError) -> None:
-        """Answer the calls that will not be run."""
-        while self._calls:
-            with suppress(IndexError):
-                self.orders.refuse(self._calls.popleft(), error)
+    def _blamed(self, error: DeviceError) -> list[Completion]:
+        """The job that a hung NPU is at is to blame. All others certainly had no effect."""
+        if not isinstance(error, DeviceHung) or not self._jobs:
+            return []
+        _, job = next(iter(self._jobs.values()))
+        return [Completion(job.frame, Fate.FAILED, error=error)]
 
 
 def _completion(seat: Seat, job: Job, end: Ended, busy: float) -> Completion:
@@ -320,7 +287,3 @@ def _completion(seat: Seat, job: Job, end: Ended, busy: float) -> Completion:
         outputs = take(seat.model, job.place)
         return Completion(job.frame, Fate.DONE, outputs, busy=busy, transfer=job.transfer)
     return Completion(job.frame, end.fate, error=end.error, busy=busy)
-
-
-def _failed(error: Exception) -> DeviceError:
-    return DeviceLost(f"driver: {error!r}", family="xm-npu")

@@ -108,6 +108,8 @@ class Npu(ABC):
         Raises:
             DeviceLost: it is not there, or this process may not use it; says which node, and what to do.
             DeviceBusy: somebody else owns it.
+
+        In each case nothing of it stays open.
         """
 
     @abstractmethod

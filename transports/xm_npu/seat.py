@@ -28,14 +28,12 @@ class Job:
         place: where its tensors lie.
         transfer: seconds that it took to lay them there.
         run: the job on the NPU, once it is submitted.
-        submitted: when that was, on the world's clock.
     """
 
     frame: Frame
     place: Place
     transfer: float
     run: Run | None = None
-    submitted: float = 0.0
 
 
 @final
@@ -64,14 +62,12 @@ class Seat:
         """Whether any frame is here."""
         return bool(self.running or self.staged or self.waiting)
 
-    def frames(self) -> list[Frame]:
-        """Return all frames that are here, in order."""
-        jobs = [*([self.running] if self.running else []), *self.staged]
-        return [*(job.frame for job in jobs), *self.waiting]
+    def stage(self, ends: list[Completion]) -> bool:
+        """Lay one waiting frame's inputs into a free place; `ends` gets those of frames that are not run.
 
-    def stage(self) -> list[Completion]:
-        """Lay the inputs of waiting frames into free places; return the ends of those that are not run."""
-        ends: list[Completion] = []
+        Returns:
+            Whether there was such a frame, and a place.
+        """
         while self.waiting and self._free:
             frame = self.waiting.popleft()
             if frame.outcome is not None:
@@ -85,18 +81,18 @@ class Seat:
                 ends.append(_unfit(frame, error))
                 continue
             self.staged.append(Job(frame, place, self._now() - began))
-        return ends
+            return True
+        return False
 
-    def next(self) -> tuple[Job | None, list[Completion]]:
-        """Return the staged job that may be submitted now, and the ends of those skipped before it."""
-        ends: list[Completion] = []
+    def next(self, ends: list[Completion]) -> Job | None:
+        """Return the staged job that may be submitted; `ends` gets those of frames that nobody waits for."""
         while self.staged and self.running is None:
             job = self.staged.popleft()
             if job.frame.outcome is None:
-                return job, ends
+                return job
             self.release(job.place)
             ends.append(_unseen(job.frame))
-        return None, ends
+        return None
 
     def release(self, place: Place) -> None:
         """A place is free again."""
@@ -108,12 +104,6 @@ class Seat:
             job = self.staged.pop()
             self.release(job.place)
             self.waiting.appendleft(job.frame)
-
-    def clear(self) -> None:
-        """Forget all frames."""
-        self.waiting.clear()
-        self.staged.clear()
-        self.running = None
 
 
 def _unseen(frame: Frame) -> Completion:
