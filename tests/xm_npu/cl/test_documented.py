@@ -50,10 +50,10 @@ def rows(heading: str) -> list[list[str]]:
 
 @cache
 def known() -> frozenset[str]:
-    """Return the names of all tests of this family, with their files."""
+    """Return the names of all tests, with their files."""
     return frozenset(
         f"{file.name}::{name}"
-        for file in TESTS.parent.rglob("test_*.py")
+        for file in TESTS.parents[1].rglob("test_*.py")
         for name in re.findall(r"^(?:async )?def (test_\w+)", file.read_text(), re.MULTILINE)
     )
 
