@@ -42,7 +42,7 @@ def opened_library(source: str | Path | None) -> XmediaCl:
         case "xm-npu":
             options = address.options(XmNpuOptions)
             _check_way(text, options.via)
-            return shared_library(options.lib)
+            return shared_library(options.lib, revision=options.revision)
         case "sim+xm-npu":
             simulated = address.options(SimulatedXmNpuOptions)
             _check_way(text, simulated.via)

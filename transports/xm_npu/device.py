@@ -120,7 +120,9 @@ class XmNpuDevice(Device):
         self._flight.open(completed, fault)
 
     def prepare(self, artifact: Artifact) -> Program:
-        return self._prepare(artifact)
+        program = self._prepare(artifact)
+        self._engine.scratch = max(self._engine.scratch, program.scratch)
+        return program
 
     async def bind(self, program: Program | None, *, evict: Sequence[Program] = ()) -> Residency | None:
         self._flight.check()

@@ -46,6 +46,7 @@ class Engine:
         run_bound: see `RUN_BOUND`.
 
     Attributes:
+        scratch: the most workspace that a program is known to need, in bytes; set it from any thread.
         orders: control calls into this loop; jobs may be in flight meanwhile.
         fallen: the end of the frame that is to blame for the end of the loop itself, if one is. It and the
             error are told in one step.
@@ -55,6 +56,7 @@ class Engine:
         self, world: World, connect: Callable[[], Npu], outbox: Outbox[Completion], *, run_bound: float
     ) -> None:
         self.orders = Orders(world, family="xm-npu", post=self._post)
+        self.scratch = 0
         self.fallen: list[Completion] = []
         self._now = world.now
         self._connect = connect
@@ -125,7 +127,8 @@ class Engine:
         """
         if program.key not in self._seats:
             model = loadable(program)
-            self._seats[program.key] = Seat(model, await self._opened().load(model), self._now)
+            graph = await self._opened().load(model, scratch=self.scratch)
+            self._seats[program.key] = Seat(model, graph, self._now)
 
     async def unload(self, programs: Iterable[Program]) -> None:
         """Take programs without frames in flight off the NPU; those that are not there are passed over."""

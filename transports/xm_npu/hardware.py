@@ -41,6 +41,8 @@ class XmNpuOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         via: `cl` calls the vendor's library, which is the way to a GK7206; `ioctl` speaks to the driver's
             nodes itself, as generation V500 (GK7205V500 and its siblings) has them, in a 32-bit process.
         lib: folder of the vendor's libraries, or path of `libxmedia_cl.so`; without it the usual folders.
+        revision: `C` where the library is known to be of that though it exports nothing which only C has.
+        prio: priority of all graphs, 0 to 3, 3 first, by `cl`; without it the library's own.
         memory: `own` loads models into memory that we take, and shares the workspace; `library` leaves that
             to the library. By `ioctl` memory is always our own.
         outputs: how outputs are mapped: `uncached` is right in any case, `cached` reads faster and leans on
@@ -63,6 +65,8 @@ class XmNpuOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     via: Literal["cl", "ioctl"] = "cl"
     lib: str | None = None
+    revision: Literal["C"] | None = None
+    prio: Annotated[int, msgspec.Meta(ge=0, le=3)] | None = None
     memory: Literal["own", "library"] = "own"
     outputs: Literal["uncached", "cached"] = "uncached"
     devices: Literal["all", "npu"] = "all"
@@ -167,12 +171,14 @@ def _npu(address: Address, options: XmNpuOptions, world: World) -> Npu:
             lock_dir=Path(options.lock_dir),
         )
     return ClNpu(
-        shared_library(options.lib),
+        shared_library(options.lib, revision=options.revision),
         world,
         memory=options.memory,
         outputs=options.outputs,
         devices=options.devices,
         zone=options.zone,
+        prio=options.prio,
+        budget=int(options.mmz_mb * 2**20),
         node=Path(_node(address)),
         lock_dir=Path(options.lock_dir),
     )

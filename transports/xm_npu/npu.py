@@ -113,8 +113,13 @@ class Npu(ABC):
         """
 
     @abstractmethod
-    async def load(self, model: Loadable) -> Graph:
+    async def load(self, model: Loadable, *, scratch: int = 0) -> Graph:
         """Bring a model into the NPU's memory; jobs of other graphs may be in flight.
+
+        Args:
+            model: what to load.
+            scratch: bytes of workspace that another model may come to need. Where it is shared, as much is
+                taken at once, if there is room.
 
         Raises:
             NoRoom: its memory does not suffice at the moment; says what was wanted and what is free.

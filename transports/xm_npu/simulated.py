@@ -106,7 +106,13 @@ def way(board: Board, world: World, options: SimulatedXmNpuOptions) -> Npu:
     if options.via == "ioctl":
         return NodeNpu(world, board.kernel(), node=Path(NODE), lock_dir=None)
     return ClNpu(
-        board.library(), world, memory=options.memory, outputs=options.outputs, node=Path(NODE), lock_dir=None
+        board.library(),
+        world,
+        memory=options.memory,
+        outputs=options.outputs,
+        budget=board.params.zones[0].size,
+        node=Path(NODE),
+        lock_dir=None,
     )
 
 

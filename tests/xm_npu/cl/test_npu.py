@@ -200,8 +200,10 @@ async def test_a_graph_that_cannot_be_loaded_again_loses_the_device() -> None:
         board.switches.on_job = scripted({0: Fault(Kind.ABORT)})
         await graph.submit(graph.places[0])
         board.switches.full = True
+        (end,) = await ends(npu, 1)
+        assert (end.fate, isinstance(end.error, NpuAborted)) == (Fate.FAILED, True), "the blame is told first"
         with pytest.raises(DeviceLost, match="could not be loaded again"):
-            await ends(npu, 1)
+            await npu.collect()
         await npu.close()
         assert board.leaks() == []
 
@@ -293,7 +295,7 @@ async def test_a_forked_child_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
         blocks = set(board.mmz.blocks)
         with monkeypatch.context() as child:
             child.setattr(os, "getpid", lambda: 1)
-            with pytest.raises(DeviceLost, match="another process"):
+            with pytest.raises(DeviceLost, match=r"opened by process \d+, this is 1"):
                 await npu.load(image())
             await npu.close()
             assert set(board.mmz.blocks) == blocks

@@ -244,6 +244,32 @@ async def test_results_of_somebody_else_are_not_ours() -> None:
         assert await rig.fates(*runs) == [Fate.UNDONE] * 2
 
 
+async def test_jobs_of_somebody_else_that_have_our_numbers() -> None:
+    """WAIT said that our queue is gone: what ends under those numbers in the next one is not ours."""
+    async with opened() as rig:
+        runs = [await rig.submit(await rig.load(name)) for name in "ab"]
+        rig.kernel.last, rig.kernel.ends = 0, {}
+        assert await rig.bell.heard(1)
+        rig.kernel.last = 2
+        rig.kernel.end(1)
+        rig.kernel.end(2)
+        assert {end.run: end.fate for end in await rig.npu.collect()} == dict.fromkeys(runs, Fate.UNDONE)
+        assert "QUERY_JOB" not in rig.kernel.calls
+
+
+async def test_a_refused_submit_proves_no_success() -> None:
+    """An NPU that has aborted refuses it, and so does one whose queue is another's: blame alone is believed."""
+    async with opened() as rig:
+        runs = [await rig.submit(await rig.load(name)) for name in "abc"]
+        rig.kernel.end(2)
+        rig.kernel.end(3, JobState.ABORT, 0x400)
+        rig.kernel.fail["SUBMIT_JOB"] = [errno.EFAULT]
+        late = await rig.submit(await rig.load("d"))
+        ends = await rig.ends(4)
+        fates = [ends[run].fate for run in (*runs, late)]
+        assert fates == [Fate.UNDONE, Fate.UNDONE, Fate.FAILED, Fate.UNDONE]
+
+
 async def test_a_queue_that_is_lost_in_the_middle_of_a_run() -> None:
     async with opened() as rig:
         graph = await rig.load(codes=(20, 8))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from ctypes import byref, c_int32, c_uint8, c_uint32, c_uint64, c_void_p, string_at
 from pathlib import Path
 from typing import Any, final
@@ -16,6 +17,7 @@ from .structs import MemInfoStruct, ProfilingStruct
 __all__ = ["CtypesXmediaCl", "shared_library"]
 
 _shared: dict[Path, CtypesXmediaCl] = {}
+_sharing = threading.Lock()
 _called_by_c: list[object] = []  # for good: nobody tells when a thread of the library is done with a callback
 
 
@@ -261,9 +263,8 @@ class CtypesXmediaCl(XmediaCl):
         return self._status("xmedia_cl_set_event_callback", event, status, callback, None)
 
     async def xmedia_cl_release_event(self, event: int) -> int:
-        status = self._status("xmedia_cl_release_event", event)
-        self._notify.pop(event, None)
-        return status
+        self._notify.pop(event, None)  # first: the library may give its address to another one at once
+        return self._status("xmedia_cl_release_event", event)
 
     def _called(self, event: int | None, status: int, _data: int | None) -> None:
         """Called by the library: also for an event that is being released, or was."""
@@ -321,13 +322,16 @@ class CtypesXmediaCl(XmediaCl):
         return status
 
 
-def shared_library(place: str | Path | None = None) -> CtypesXmediaCl:
+def shared_library(place: str | Path | None = None, *, revision: Revision | None = None) -> CtypesXmediaCl:
     """Return the one object that this process has for a library, however its path is spelled.
 
     Arguments and errors are those of `CtypesXmediaCl`. From any thread.
     """
-    made = CtypesXmediaCl(place)
-    return _shared.setdefault(made.file, made)
+    file = load_functions(place, revision).file
+    with _sharing:
+        if file not in _shared:  # each object's callback is kept for good
+            _shared[file] = CtypesXmediaCl(place, revision=revision)
+        return _shared[file]
 
 
 def _handles(values: list[int] | None) -> Any:

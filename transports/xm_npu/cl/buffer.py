@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from repertory.models.errors import ConfigError, NoRoom
-from repertory.models.xmm_tensor import ALIGNMENT
+from repertory.models.xmm_tensor import ALIGNMENT, aligned
 
 from .library import XmediaCl
 from .statuses import check_sys, misuse
 
-__all__ = ["LINE", "MmzBuffer", "Span", "allocate", "zone_name"]
+__all__ = ["LINE", "PAGE", "MmzBuffer", "Span", "allocate", "pages", "zone_name"]
+
+PAGE: Final = 4096
+"""Bytes in which memory is given."""
 
 LINE: Final = 64
 """Bytes of a line of the cache, and so of what a flush works on."""
@@ -35,6 +38,7 @@ class MmzBuffer:
 
     def __init__(self, library: XmediaCl, name: str, *, phy: int, virt: int, size: int, cached: bool) -> None:
         self._library = library
+        self._views: list[memoryview] = []
         self._users: list[str] = []
         self._results: Span | None = None
         self._freed = False
@@ -55,13 +59,15 @@ class MmzBuffer:
 
     @property
     def data(self) -> memoryview:
-        """Its bytes, writable; no view may be used after `free`.
+        """Its bytes, writable, until `free`, which releases this view; parts of it must not be used then.
 
         Raises:
             NpuRefusal: it was freed.
         """
         self._check("xmedia_mmz_map")
-        return self._library.memory(self.virt, self.size)
+        if not self._views:
+            self._views.append(self._library.memory(self.virt, self.size))
+        return self._views[0]
 
     def span(self, offset: int = 0, size: int | None = None) -> Span:
         """Return a part of it.
@@ -116,12 +122,20 @@ class MmzBuffer:
         """Give it back; any number of times.
 
         Raises:
-            NpuRefusal: a graph uses it, which must be unloaded first; or the driver refuses.
+            NpuRefusal: a graph uses it, which must be unloaded first; an array lies on it, which would read
+                memory that is gone; or the driver refuses.
         """
+        call = "xmedia_mmz_free"
         if self._freed:
             return
         if self._users:
-            raise misuse(8, "xmedia_mmz_free", f"{self!r} is in use by {self._users[0]}: unload that first")
+            raise misuse(8, call, f"{self!r} is in use by {self._users[0]}: unload that first")
+        try:
+            while self._views:
+                self._views[-1].release()
+                self._views.pop()
+        except BufferError as error:
+            raise misuse(8, call, f"{self!r} has an array on it: drop that first") from error
         self._freed = True
         unmapped = await self._library.xmedia_mmz_unmap(self.virt)
         freed = await self._library.xmedia_mmz_free(self.phy)
@@ -205,6 +219,11 @@ def zone_name(zone: str | None) -> bytes | None:
     if name is not None and (not name or len(name) > _ZONE_NAME or b"\0" in name):
         raise ConfigError(f"zone {zone!r}: a name of 1 to {_ZONE_NAME} bytes is wanted")
     return name
+
+
+def pages(size: int) -> int:
+    """Round up to whole pages, in which memory is given."""
+    return aligned(size, PAGE)
 
 
 async def allocate(

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias, final
 
-from repertory.models.errors import ConfigError, DeviceLost, RepertoryError
+from repertory.models.errors import ConfigError, DeviceLost, NoRoom, RepertoryError
 
-from .buffer import MmzBuffer, Span, allocate, zone_name
+from .buffer import MmzBuffer, Span, allocate, pages, zone_name
 from .graph import LoadedGraph
 from .library import DeviceType, XmediaCl
 from .loader import NODE_HINT
 from .model import Model, ModelSizes, given, query_sizes, suffix
 from .sides import shared_sides
-from .statuses import check, check_load, check_sys, misuse
+from .statuses import check, check_load, check_process, check_sys, misuse
 
 __all__ = ["DEFAULT_NODE", "Devices", "System"]
 
@@ -42,6 +43,9 @@ class System:
         zone: of memory, where `allocate` names none.
         node: of the NPU, for messages.
 
+    Attributes:
+        limit: bytes of memory, in whole pages, that may be allocated together; None for no bound of ours.
+
     Raises:
         ConfigError: there is no such kind of devices, or zone.
     """
@@ -56,6 +60,7 @@ class System:
     ) -> None:
         if devices not in _TYPES:
             raise ConfigError(f"devices={devices!r}: all or npu is wanted")
+        self.limit: int | None = None
         self._library = library
         self._type = _TYPES[devices]
         self._zone = zone_name(zone)
@@ -63,6 +68,7 @@ class System:
         self._undo: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self._devices: list[int] = []
         self._context = 0
+        self._process = 0
         self._graphs: list[LoadedGraph] = []
         self._buffers: list[MmzBuffer] = []
 
@@ -84,8 +90,8 @@ class System:
 
     @property
     def held(self) -> int:
-        """Bytes of memory that were allocated and not freed."""
-        return sum(each.size for each in self._buffers if not each.freed)
+        """Bytes of memory, in whole pages, that were allocated and not freed."""
+        return sum(pages(each.size) for each in self._buffers if not each.freed)
 
     async def open(self) -> None:
         """Make stages 1 and 2; nothing stays behind where that fails.
@@ -96,6 +102,7 @@ class System:
         """
         if self._undo:
             raise misuse(1, "xmedia_sys_init", "the library is open already")
+        self._process = os.getpid()
         try:
             await self._initialise()
             await self._get_devices()
@@ -105,7 +112,12 @@ class System:
             raise
 
     async def close(self) -> RepertoryError | None:
-        """Make stage 8; any number of times. Goes on after a refusal, and returns the first one."""
+        """Make stage 8; any number of times. Goes on after a refusal, and returns the first one.
+
+        In a forked child nothing is done: what there is is the parent's.
+        """
+        if self._process != os.getpid():
+            return None
         failures: list[RepertoryError] = []
         for graph in reversed(self._graphs):
             await _attempt(graph.unload, failures)
@@ -130,17 +142,22 @@ class System:
 
     async def _get_devices(self) -> None:
         call = "xmedia_cl_get_device_ids"
-        number, status = await self._library.xmedia_cl_get_device_ids(self._type, None, 0)
-        check(call, status, stage=2, node=self._node)
-        if not number:
+        if not await self._count(DeviceType.NPU):  # a list of all has the CPU in any case
             raise DeviceLost(
                 f"stage 2, {call}: no NPU at {self._node}; {NODE_HINT}", family="xm-npu", call=call
             )
+        number = await self._count(self._type)
         devices = [0] * number
         number, status = await self._library.xmedia_cl_get_device_ids(self._type, devices, number)
         check(call, status, stage=2, node=self._node)
         self._devices = devices
         self._undo.append(self._release_devices)
+
+    async def _count(self, kind: int) -> int:
+        call = "xmedia_cl_get_device_ids"
+        number, status = await self._library.xmedia_cl_get_device_ids(kind, None, 0)
+        check(call, status, stage=2, node=self._node)
+        return number
 
     async def _create_context(self) -> None:
         call = "xmedia_cl_create_context"
@@ -177,6 +194,9 @@ class System:
         """
         self._check(4, "xmedia_mmz_alloc")
         self._buffers = [each for each in self._buffers if not each.freed]
+        if self.limit is not None and self.held + pages(size) > self.limit:
+            free = max(self.limit - self.held, 0)
+            raise NoRoom(f"{name}: {size} bytes beside what is held; {free} are free", wanted=size, free=free)
         buffer = await allocate(self._library, name, size, cached=cached, zone=self._zone)
         self._buffers.append(buffer)
         return buffer
@@ -219,7 +239,7 @@ class System:
         handle, status = await load(self._context, given(5, call, model), *memory)
         check_load(call, status, wanted=sizes.work + sizes.weight, node=self._node)
         held = tuple(each for each in (workspace, weight) if each is not None)
-        return await self._loaded(handle, name, held, workspace, reuse)
+        return await self._loaded(handle, model, name, held, workspace, reuse)
 
     async def load_simply(self, model: Model, *, name: str = "the graph", reuse: int = 0) -> LoadedGraph:
         """Stage 5, the simplified way: load a model into memory of the library's own.
@@ -239,13 +259,19 @@ class System:
         if status:
             sizes = await self.sizes(model)
             check_load(call, status, wanted=sizes.work + sizes.weight, node=self._node)
-        return await self._loaded(handle, name, (), None, reuse)
+        return await self._loaded(handle, model, name, (), None, reuse)
 
-    async def _loaded(
-        self, handle: int, name: str, held: tuple[MmzBuffer, ...], workspace: MmzBuffer | None, reuse: int
+    async def _loaded(  # noqa: PLR0917
+        self,
+        handle: int,
+        model: Model,
+        name: str,
+        held: tuple[MmzBuffer, ...],
+        workspace: MmzBuffer | None,
+        reuse: int,
     ) -> LoadedGraph:
         fresh = [each for each in held if not each.in_use]  # else the job of another may be using it
-        graph = LoadedGraph(self._library, handle, name, held, workspace)
+        graph = LoadedGraph(self._library, handle, name, held, workspace, model)
         self._graphs = [each for each in self._graphs if each.loaded]
         self._graphs.append(graph)
         try:
@@ -262,6 +288,7 @@ class System:
     def _check(self, stage: int, call: str) -> None:
         if not self._context:
             raise misuse(stage, call, "the library is not open: stages 1 and 2 come first")
+        check_process(self._process)
 
     async def _release_context(self) -> None:
         status = await self._library.xmedia_cl_release_context(self._context)

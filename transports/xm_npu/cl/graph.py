@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, final
@@ -12,8 +13,9 @@ from repertory.transports.xm_npu.errors import ClStatus, NpuAborted, cl_refusal
 from .buffer import MmzBuffer, Span
 from .job import Job
 from .library import InOut, Notify, Tensor, XmediaCl
+from .model import Model
 from .sides import Side, ask, label, span_bytes
-from .statuses import check, check_sys, misuse
+from .statuses import check, check_process, check_sys, misuse
 
 __all__ = ["LoadedGraph", "aborted"]
 
@@ -42,15 +44,17 @@ class LoadedGraph:
         batch: items that one run takes.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917
         self,
         library: XmediaCl,
         handle: int,
         name: str,
         held: tuple[MmzBuffer, ...],
         workspace: MmzBuffer | None,
+        model: Model,
     ) -> None:
         self._library = library
+        self._model: Model | None = model  # nobody says that the library copies what it needs of a buffer
         self._handle = handle
         self._held = held
         self._workspace = workspace
@@ -58,6 +62,7 @@ class LoadedGraph:
         self._placed: dict[tuple[Side, int], InOut] = {}
         self._job: Job | None = None
         self._way: str | None = None
+        self._process = os.getpid()
         self.name = name
         self.shared: frozenset[Side] = frozenset()
         self.loaded = True
@@ -319,6 +324,7 @@ class LoadedGraph:
         self._bound = {}
 
     def _check(self, stage: int, call: str) -> None:
+        check_process(self._process)
         if not self.loaded:
             raise misuse(stage, call, f"{self.name} is used after it was unloaded")
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Final, final
 
 from .library import EventStatus, Notify, XmediaCl
-from .statuses import check
+from .statuses import check, misuse
 
 __all__ = ["Job"]
 
-_FINAL: Final = (EventStatus.COMPLETED, EventStatus.FAILED)
+_FINAL: Final = (EventStatus.FAILED, EventStatus.COMPLETED)  # a library may keep the last callback only
 _CALLBACK: Final = "xmedia_cl_set_event_callback"
 
 
@@ -52,6 +52,8 @@ class Job:
             return self.status
         state, status = await self._library.xmedia_cl_query_event_status(self._event)
         check("xmedia_cl_query_event_status", status, stage=7)
+        if state not in list(EventStatus):
+            raise misuse(7, "xmedia_cl_query_event_status", f"an event has the unknown status {state}")
         self.status = EventStatus(state)
         if self.status in _FINAL:
             self.final = True

@@ -134,5 +134,5 @@ def _check_revision(functions: Functions, revision: Revision | None) -> None:
     if revision is None and not any(name in functions.names for name in _NEW_IN_C):
         raise ConfigError(
             f"libxmedia_cl seems to be of revision B of its interface, whose structures differ: none of "
-            f"{', '.join(_NEW_IN_C)} is exported. If it is C all the same, say revision C"
+            f"{', '.join(_NEW_IN_C)} is exported. If it is C all the same, say so: ?revision=C in the address"
         )

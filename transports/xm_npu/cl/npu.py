@@ -9,7 +9,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, final
 
-from repertory.models.errors import ConfigError, DeviceError, DeviceHung, DeviceLost, NoRoom, RepertoryError
+from repertory.models.errors import (
+    ConfigError,
+    DeviceError,
+    DeviceHung,
+    DeviceLost,
+    NoRoom,
+    RepertoryError,
+    again,
+)
 from repertory.transports.frame import Fate
 from repertory.transports.lock import FileLock
 from repertory.transports.world import World
@@ -18,11 +26,11 @@ from repertory.transports.xm_npu.npu import Ended, Npu
 from repertory.transports.xm_npu.program import Loadable
 
 from .agreement import check_real
-from .buffer import MmzBuffer
+from .buffer import PAGE, MmzBuffer, pages
 from .context import DEFAULT_NODE, Devices, System
 from .library import XmediaCl
 from .resident import ClGraph, Outputs, Settings
-from .statuses import no_memory_node
+from .statuses import check_process, no_memory_node
 from .workspaces import Workspaces
 
 __all__ = ["GRACE", "LISTENING", "POLLING", "ClNpu", "OwnMemory"]
@@ -39,7 +47,7 @@ POLLING: Final = 0.001
 GRACE: Final = 1.0
 """Seconds that closing waits for jobs in flight. What still runs then keeps its memory, and its graph."""
 
-_PAGE: Final = 4096
+_SOON: Final = 5  # looks, at the pace of POLLING, after a bell that found nothing
 _MAX_PRIO: Final = 3
 
 
@@ -57,6 +65,8 @@ class ClNpu(Npu):
             as far as nothing reads the outputs' lines while a job runs, not even the CPU ahead of time.
         devices: of what the context is made: see `Devices`.
         zone: of memory; None for the zone `anonymous`.
+        budget: bytes of memory, in whole pages, that models may take together, code included, where it is
+            ours; None for no bound.
         prio: of all graphs, 0 to 3, 3 first; None leaves it to the library.
         node: of the NPU, for messages and for the lock's name.
         lock_dir: where our lock file lies, shared by all who use the NPU; None for no lock.
@@ -74,6 +84,7 @@ class ClNpu(Npu):
         outputs: Outputs = "uncached",
         devices: Devices = "all",
         zone: str | None = None,
+        budget: int | None = None,
         prio: int | None = None,
         node: Path = Path(DEFAULT_NODE),
         lock_dir: Path | None = None,
@@ -84,9 +95,13 @@ class ClNpu(Npu):
         self._own = memory == "own"
         self._outputs: Outputs = outputs
         self._prio = prio
+        self._budget = budget
+        self._fatal: DeviceError | None = None
+        self._rang = False
+        self._looks = 0  # that are due soon, for a bell rang and nothing was found
         self._system = System(library, devices=devices, zone=zone, node=str(node))
         self._workspaces = Workspaces(self._workspace)
-        self._graphs: dict[ClGraph, None] = {}
+        self._graphs: dict[ClGraph, Loadable] = {}
         self._settings: Settings | None = None
         self._process = 0
         self._lock: FileLock | None = None
@@ -95,19 +110,21 @@ class ClNpu(Npu):
             self._lock = FileLock(lock, f"NPU {node}", family="xm-npu")
         self.simulated = library.simulated
         self._events = "xmedia_cl_graph_submit" in library.exports
-        listens = self._events and "xmedia_cl_set_event_callback" in library.exports
-        self.patience = LISTENING if listens else POLLING
+        self._listens = self._events and "xmedia_cl_set_event_callback" in library.exports
+        self._bell: Callable[[], None] = lambda: None
+        self.patience = LISTENING if self._listens else POLLING
 
     async def open(self, bell: Callable[[], None]) -> None:
         if self._lock is not None:
             self._lock.acquire()
         self._process = os.getpid()
+        self._bell = bell
         self._settings = Settings(
             own=self._own,
             outputs=self._outputs,
             prio=self._prio,
             events=self._events,
-            bell=bell,
+            bell=self._ring,
             now=self._world.now,
         )
         try:
@@ -119,31 +136,61 @@ class ClNpu(Npu):
                 raise _lost(error) from error
             raise
 
-    async def load(self, model: Loadable) -> ClGraph:
+    async def load(self, model: Loadable, *, scratch: int = 0) -> ClGraph:
         self._check()
         assert self._settings is not None, "open"
         if not self.simulated:
             check_real(model)
+        self._forget()
         graph = ClGraph(self._system, self._workspaces, model, self._settings)
-        await graph.load()
-        self._graphs[graph] = None
+        if self._budget is not None:  # what remains beside the code, which the library takes memory for
+            self._system.limit = self._budget - sum(map(_code, (model, *self._graphs.values())))
+        await graph.load(scratch=scratch)
+        self._graphs[graph] = model
         return graph
 
     async def collect(self) -> Sequence[Ended]:
         self._check()
+        if self._fatal is not None:
+            raise again(self._fatal)
         self._forget()
         ends: list[Ended] = []
-        for graph in self._graphs:
-            try:
-                end = await graph.ended()
-            except NpuRefusal as error:
-                raise _lost(error) from error
-            if end is None:
-                continue
-            ends.append(end)
-            if end.fate is not Fate.DONE:
-                await self._load_again(graph)
+        try:
+            for graph in self._graphs:
+                await self._collect(graph, ends)
+        except DeviceError as error:
+            if not ends:
+                raise
+            self._fatal = error  # what has ended is told first
+            self._bell()
+        self._set_patience(found=bool(ends))
         return sorted(ends, key=lambda end: end.at)
+
+    async def _collect(self, graph: ClGraph, ends: list[Ended]) -> None:
+        try:
+            end = await graph.ended()
+        except NpuRefusal as error:
+            raise _lost(error) from error
+        if end is None:
+            return
+        ends.append(end)
+        if end.fate is not Fate.DONE:
+            await self._load_again(graph)
+
+    def _ring(self) -> None:
+        self._rang = True
+        self._bell()
+
+    def _set_patience(self, *, found: bool) -> None:
+        """A library may call back before its event tells the end: then look again soon, a few times."""
+        if not self._listens:
+            return
+        if self._rang:
+            self._rang = False
+            self._looks = 0 if found else _SOON
+        else:
+            self._looks = max(self._looks - 1, 0)
+        self.patience = POLLING if self._looks else LISTENING
 
     async def break_off(self, why: DeviceError) -> Sequence[Ended]:
         """The library has no way to stop a job.
@@ -167,26 +214,21 @@ class ClNpu(Npu):
         if self._process in {0, os.getpid()}:  # a forked child has nothing of it to give back
             with suppress(RepertoryError):
                 await self._drain()
-            if not any(graph.running for graph in self._graphs):
-                await self._close_graphs()
+            await self._close_graphs()
         if self._lock is not None:
             self._lock.release()
 
     # -- bookkeeping -------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        if self._process != os.getpid():
-            raise DeviceLost(
-                "the NPU was opened by another process: its memory is bound to that one; open it again here",
-                family="xm-npu",
-            )
+        check_process(self._process)
         if not self._system.opened:
             raise DeviceLost("the NPU is not open", family="xm-npu")
 
     async def _try_memory(self) -> None:
         """Take one page and give it back: the library tells no reason when it gives none."""
         try:
-            page = await self._system.allocate("npu_probe", _PAGE)
+            page = await self._system.allocate("npu_probe", PAGE)
         except NoRoom as error:
             raise no_memory_node("xmedia_mmz_alloc") from error
         await page.free()
@@ -222,11 +264,19 @@ class ClNpu(Npu):
             await condition.wait(lambda: False, timeout=POLLING, next_event=lambda: math.inf)
 
     async def _close_graphs(self) -> None:
+        """Unload what can be; a job that runs keeps its graph, and the library, until the process ends."""
+        running = [graph for graph in self._graphs if graph.running]
         for graph in self._graphs:
-            with suppress(RepertoryError):
-                await graph.unload()
+            if graph not in running:
+                with suppress(RepertoryError):
+                    await graph.unload()
         self._graphs.clear()
-        await self._system.close()
+        if not running:
+            await self._system.close()
+
+
+def _code(model: Loadable) -> int:
+    return sum(pages(code.size) for code in model.codes)
 
 
 def _lost(error: NpuRefusal) -> DeviceLost:

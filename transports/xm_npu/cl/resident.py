@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Literal, TypeAlias, final
 
+from repertory.models.errors import DeviceLost, RepertoryError
 from repertory.models.xmm_tensor import XmmTensor, aligned
 from repertory.transports.frame import Fate
-from repertory.transports.xm_npu.errors import NpuAborted
+from repertory.transports.xm_npu.errors import ClStatus, NpuAborted, NpuRefusal
 from repertory.transports.xm_npu.npu import Ended, Graph, Place, Run
 from repertory.transports.xm_npu.program import Loadable
 
@@ -110,6 +113,8 @@ class ClGraph(Graph):
         self._shared: frozenset[Side] = frozenset()
         self._running: tuple[Run, Job | None] | None = None
         self._end: Ended | None = None
+        self._refused = False
+        self._told = math.inf
         self.places: tuple[Place, ...] = ()
 
     def __repr__(self) -> str:
@@ -122,14 +127,17 @@ class ClGraph(Graph):
 
     # -- loading -----------------------------------------------------------------------------------
 
-    async def load(self) -> None:
+    async def load(self, *, scratch: int = 0) -> None:
         """Bring it into memory; nothing of it stays behind where that fails.
+
+        Args:
+            scratch: see `Npu.load`.
 
         Raises:
             NoRoom, NpuRefusal, DeviceLost: as `Npu.load`.
         """
         try:
-            await self._take_memory()
+            await self._take_memory(scratch)
             await self._load()
             await self._make_places()
         except BaseException:
@@ -154,8 +162,12 @@ class ClGraph(Graph):
             self._loaded, self.places, self._spots = None, (), {}
             await self._give_memory_back()
 
-    async def _take_memory(self) -> None:
-        """Take parameters and workspace; the workspace is shared only where nothing else lies in it."""
+    async def _take_memory(self, scratch: int) -> None:
+        """Take parameters and workspace.
+
+        The workspace is shared only where nothing else lies in it, and a run is one job of the hardware:
+        nobody says that the programs of one run are not interleaved with those of another.
+        """
         self._sizes = sizes = await self._system.sizes(self._model.data)
         if sizes.info is not None:
             self._reuse = sizes.info.memory_reuse_type
@@ -165,11 +177,11 @@ class ClGraph(Graph):
             self._weight = await self._system.allocate("npu_weight", sizes.weight)
         if not sizes.work:
             return
-        if self._reuse:
+        if self._reuse or len(self._model.codes) > 1:
             self._workspace = await self._system.allocate("npu_workspace", sizes.work, cached=False)
             self._release_workspace = MmzBuffer.free
         else:
-            self._workspace = await self._workspaces.take(sizes.work)
+            self._workspace = await self._workspaces.take(sizes.work, wish=scratch)
             self._release_workspace = self._workspaces.leave
 
     @property
@@ -232,14 +244,21 @@ class ClGraph(Graph):
         return block.span()
 
     async def _give_memory_back(self) -> None:
-        for block in (*self._blocks, *([self._weight] if self._weight else [])):
-            await block.free()
+        """Try all of it; raise the first refusal last."""
+        blocks = (*self._blocks, *([self._weight] if self._weight else []))
+        steps: list[Callable[[], Awaitable[None]]] = [block.free for block in blocks]
+        if self._workspace is not None and self._release_workspace is not None:
+            steps.append(partial(self._release_workspace, self._workspace))
         self._blocks.clear()
-        self._weight = None
-        workspace, release = self._workspace, self._release_workspace
-        self._workspace = self._release_workspace = None
-        if workspace is not None and release is not None:
-            await release(workspace)
+        self._weight = self._workspace = self._release_workspace = None
+        failures: list[RepertoryError] = []
+        for step in steps:
+            try:
+                await step()
+            except RepertoryError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
 
     # -- runs --------------------------------------------------------------------------------------
 
@@ -251,12 +270,32 @@ class ClGraph(Graph):
         await loaded.bind(spot.spans["input"], spot.spans["output"])
         run = Run(self, place)
         if self._settings.events:
-            self._running = run, await loaded.submit(self._notify)
+            self._running = run, await self._submitted(loaded)
         else:
             self._end = await self._process(loaded, run)
             self._running = run, None
             self._settings.bell()
         return run
+
+    async def _submitted(self, loaded: LoadedGraph) -> Job:
+        """Submit; a graph that an inner failure keeps from it is loaded again, once in a row.
+
+        Raises:
+            NpuRefusal: it was refused.
+            DeviceLost: a second time in a row.
+        """
+        self._told = math.inf
+        try:
+            job = await loaded.submit(self._notify)
+        except NpuRefusal as refusal:
+            if refusal.status == ClStatus.CALL_INTERFUNC_ERR:
+                if self._refused:
+                    raise DeviceLost(f"{refusal}, twice", family="xm-npu", call=_SUBMIT) from refusal
+                self._refused = True
+                await self.load_again()
+            raise
+        self._refused = False
+        return job
 
     async def ended(self) -> Ended | None:
         """Return the end of the job that was submitted, once; None while it runs, or where there is none.
@@ -278,6 +317,7 @@ class ClGraph(Graph):
         return end
 
     def _notify(self, _event: int, _status: int) -> None:
+        self._told = self._settings.now()  # nobody may look before a load is through
         self._settings.bell()
 
     async def _process(self, loaded: LoadedGraph, run: Run) -> Ended:
@@ -290,8 +330,12 @@ class ClGraph(Graph):
     async def _look(self, run: Run, job: Job) -> Ended | None:
         status = await job.look()
         if status is EventStatus.FAILED:
-            return Ended(run, Fate.FAILED, self._settings.now(), aborted(self._model.name, _SUBMIT))
-        return Ended(run, Fate.DONE, self._settings.now()) if status is EventStatus.COMPLETED else None
+            return Ended(run, Fate.FAILED, self._seen(), aborted(self._model.name, _SUBMIT))
+        return Ended(run, Fate.DONE, self._seen()) if status is EventStatus.COMPLETED else None
+
+    def _seen(self) -> float:
+        """When the end was told, or else is seen."""
+        return min(self._told, self._settings.now())
 
     # -- tensors inside the workspace, at addresses that the library may change from run to run ----
 

@@ -77,7 +77,8 @@ class JobQueue:
         self._flights: list[_Flight] = []
         self._last = 0
         self._trouble: DeviceError | None = None
-        self._foreign = False
+        self._foreign = False  # the queue is another's by now
+        self._sure = True  # else nobody knows whether it is
         self._fatal: DeviceError | None = None
 
     @property
@@ -103,7 +104,7 @@ class JobQueue:
             except NpuRefusal as refusal:
                 if not flight.jobs and refusal.status not in _QUEUE_LOST:
                     raise
-                flight.whole = False
+                flight.whole = self._sure = False
                 self._troubled(refusal)
                 break
             self._number(job)
@@ -169,8 +170,8 @@ class JobQueue:
     def _failed(self, flight: _Flight, landing: Landing) -> None:
         """Note why a job did not end well, and whether that is its own fault."""
         status = landing.status
-        if status is None:
-            self._troubled(landing.error or _somebody())
+        if status is None:  # of a job that was submitted: the queue that it was in is gone
+            self._troubled(landing.error or _somebody(), foreign=True)
         elif status.pending:
             pass  # a look at it, and no end
         elif status.state == JobState.ABORT and not status.report:
@@ -201,17 +202,20 @@ class JobQueue:
         return [*ended, *ends]
 
     async def _looks(self) -> list[Landing]:
-        """Look at the jobs that nobody has asked for, unless their numbers may be somebody else's by now."""
-        if self._foreign:
-            return []
-        jobs = [job for flight in self._flights if flight.blame is None for job in flight.jobs]
-        return [await self._look(job) for job in jobs]
+        """Look at the jobs that nobody has asked for, unless their numbers may be somebody else's by now.
 
-    async def _look(self, job: int) -> Landing:
-        try:
-            return Landing(job, self._now(), await self._node.query(job))
-        except NpuRefusal as refusal:
-            return Landing(job, self._now(), None, refusal)
+        A submit is refused alike by an NPU that has aborted and where the queue is gone. Then only the blame
+        is believed: a job that seems to have ended well runs again.
+        """
+        landings: list[Landing] = []
+        if self._foreign:
+            return landings
+        for job in [job for flight in self._flights if flight.blame is None for job in flight.jobs]:
+            try:
+                landings.append(Landing(job, self._now(), await self._node.query(job)))
+            except NpuRefusal:
+                return []  # it is another's, and so may be what was told before
+        return [landing for landing in landings if self._sure or not landing.well]
 
     def _verdicts(self, why: DeviceError | None, hung: _Flight | None) -> list[Ended]:
         blamed = next((flight for flight in self._flights if flight.blame is not None), None)
@@ -232,7 +236,7 @@ class JobQueue:
         await self._node.create_queue()
         self._waiter.forget()
         self._flights.clear()
-        self._last, self._trouble, self._foreign = 0, None, False
+        self._last, self._trouble, self._foreign, self._sure = 0, None, False, True
         self._reload()
         self._waiter.go_on()
 

@@ -123,7 +123,7 @@ class NodeNpu(Npu):
             await self.close()
             raise
 
-    async def load(self, model: Loadable) -> Graph:
+    async def load(self, model: Loadable, *, scratch: int = 0) -> Graph:
         if self._queue is None or self._mmz is None:
             raise _closed()
         check_model(model, self._kernel)
