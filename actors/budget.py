@@ -40,7 +40,7 @@ class Budget:
 
     def open(self, memory: int | None) -> None:
         """A device is open that has so many bytes, or sets no bound."""
-        self._memory = self._state.memory = memory
+        self._memory = self._state.memory = self._state.whole = memory
 
     def no_room(self, program: Program) -> None:
         """The device found no room for a program beside what is resident, whatever the numbers say."""

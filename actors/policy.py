@@ -71,6 +71,7 @@ class GroupState:
         capacity: programs that may be resident at once.
         memory: bytes that they may take together, scratch included, or None where there is no such bound.
             Less than the device has, for a while after it found no room where there should have been some.
+        whole: bytes that the device has, likewise.
         bind_needs_idle: a bind waits until nothing is in flight, and not only nothing of what it evicts.
         entries: the contexts that are bound to this group.
         residents: resident programs by key, least recently bound first.
@@ -82,6 +83,7 @@ class GroupState:
     name: str
     capacity: int = 1
     memory: int | None = None
+    whole: int | None = None
     bind_needs_idle: bool = True
     entries: list[Entry] = field(default_factory=list[Entry])
     residents: dict[str, Program] = field(default_factory=dict[str, Program])
@@ -97,7 +99,8 @@ class GroupState:
         """Whether a program can ever be resident beside what is pinned, or will be."""
         pinned = self.pinned if pinned is None else pinned
         known = {entry.program.key: entry.program for entry in self.entries} | self.residents
-        return self.fits([program, *(known[key] for key in pinned if key in known and key != program.key)])
+        beside = [program, *(known[key] for key in pinned if key in known and key != program.key)]
+        return len(beside) <= self.capacity and (self.whole is None or used(beside) <= self.whole)
 
 
 @final

@@ -217,7 +217,10 @@ def _check_crc(data: bytes, offset: int, size: int, crc: int, what: str) -> None
 
 def _chosen(tensors: Sequence[XmmTensor], ids: Sequence[int], region: Region) -> tuple[XmmTensor, ...]:
     """Find the tensors that the file names as those of one side."""
-    known: Mapping[int, XmmTensor] = {each.id: each for each in tensors if each.region == region}
+    there = [each for each in tensors if each.region == region]
+    known: Mapping[int, XmmTensor] = {each.id: each for each in there}
+    if len(known) < len(there):
+        raise ArtifactError(f".xmm: two of its {region.name.lower()}s have the same number")
     if not ids or len(set(ids)) < len(ids) or not set(ids) <= set(known):
         raise ArtifactError(
             f".xmm: it names {list(ids)[:8]} as its {region.name.lower()}s, and has {len(known)}"

@@ -14,7 +14,10 @@ from typing import Any, Final, TypeVar, final
 from .errors import ArtifactError
 from .extras import load_flatbuffers
 
-__all__ = ["Fields", "Tail"]
+__all__ = ["MAX_TABLES", "Fields", "Tail"]
+
+MAX_TABLES: Final = 8192
+"""Tables of one vector: tensors, nodes, programs. Real files have hundreds."""
 
 _Number = TypeVar("_Number", int, float)
 
@@ -144,8 +147,14 @@ class Fields:
         return Fields(self.tail, self.tail.pointed(self.position + slot, "a table"), wanted) if slot else None
 
     def tables(self, number: int, wanted: int) -> Sequence[Fields]:
-        """Return a vector of tables; empty where it is absent."""
+        """Return a vector of tables; empty where it is absent.
+
+        Raises:
+            ArtifactError: there are more than `MAX_TABLES`: each costs much more than its bytes in the file.
+        """
         start, count = self._vector(number, _WORD)
+        if count > MAX_TABLES:
+            raise self.tail.error(f"a vector of {count} tables; {MAX_TABLES} are possible", start)
         places = range(start, start + count * _WORD, _WORD)
         return [Fields(self.tail, self.tail.pointed(place, "a table"), wanted) for place in places]
 

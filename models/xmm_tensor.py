@@ -15,6 +15,7 @@ __all__ = [
     "Region",
     "XmmTensor",
     "aligned",
+    "batched",
     "packed_offsets",
 ]
 
@@ -90,6 +91,11 @@ class XmmTensor:
 def aligned(size: int, to: int = ALIGNMENT) -> int:
     """Round up."""
     return -(-size // to) * to
+
+
+def batched(size: int, batch: int) -> int:
+    """Return the bytes of so many items of a tensor: each begins at a multiple of 8, if there are several."""
+    return size if batch == 1 else aligned(size) * batch
 
 
 def packed_offsets(sizes: list[int]) -> list[int]:

@@ -132,7 +132,7 @@ def many_numbers(count: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "data", [shared(20_000, "x" * 100_000), many_numbers(20_000)], ids=["names", "numbers"]
+    "data", [shared(8_000, "x" * 100_000), many_numbers(8_000)], ids=["names", "numbers"]
 )
 def test_the_same_bytes_are_not_read_again_and_again(data: bytes) -> None:
     with little_memory(), pytest.raises(ArtifactError, match="refers to the same bytes too often"):

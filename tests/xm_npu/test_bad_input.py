@@ -16,7 +16,7 @@ import pytest
 
 from repertory.models.errors import ArtifactError, ConfigError, DeviceError, DeviceLost, InvalidInput
 from repertory.models.pack_xm_npu import Format, pack_xm_npu
-from repertory.models.program import Artifact
+from repertory.models.program import Artifact, Program
 from repertory.models.xmm import Xmm
 from repertory.models.xmm_tensor import NpuType, XmmTensor
 from repertory.models.xmm_writer import redraft, write_xmm
@@ -29,6 +29,7 @@ from repertory.transports.xm_npu.simulator.board import Board
 from repertory.transports.xm_npu.simulator.library import SimulatedXmediaCl
 from repertory.transports.xm_npu.simulator.parameters import SimulatedNpu
 from tests.models.graphs import model, node, tensor
+from tests.models.xmm_files import built, root
 from tests.models.xmm_files import file as compiled
 from tests.runtime.support import open_virtual
 
@@ -202,7 +203,7 @@ async def test_inputs_that_a_model_does_not_take(anyio_backend: object, via: Via
 ADDRESSES: Final = {
     "sim+xm-npu://1": "'1' is no NPU; there is 0",
     "sim+xm-npu://?via=usb": "via",
-    "sim+xm-npu://?via=ioctl&batch=2": "a dynamic batch is the library's",
+    "sim+xm-npu://?via=ioctl&batch=2": "batch means something for via=cl only",
     "sim+xm-npu://?batch=33": "32",
     "sim+xm-npu://?batch=0": "1",
     "sim+xm-npu://?mmz_mb=0": "mmz_mb",
@@ -286,3 +287,15 @@ async def test_a_forked_child_is_refused_and_takes_nothing_from_its_parent(
         await owner.device.close(bound=CLOSE)
         assert set(made[before:]) <= {"close"}
         assert via == "ioctl" or board.mmz.used == held
+
+
+def test_a_batch_that_could_lie_in_two_ways_is_not_given_to_hardware() -> None:
+    artifact = Artifact("net.xmm", compiled(built(root())))
+
+    def read(**options: Any) -> Program:
+        return prepare_xmm(artifact, simulated=False, via="cl", budget=1 << 24, **options)
+
+    assert read(batch=1).networks[0].inputs[0].shape == (1, 2, 2, 3)
+    with pytest.raises(ArtifactError, match=r"a batch of 4 of several tensors.*batch_layout=tensors"):
+        read(batch=4)
+    assert read(batch=4, batch_layout="tensors").networks[0].inputs[0].shape == (4, 2, 2, 3)

@@ -110,17 +110,20 @@ DFX: Final = MappingProxyType[int, str](
         0x000080: "dec_inst",
         0x000400: "dma_addr",
         0x000800: "lut_align_16",
-        0x001000: "align_8_a",
-        0x002000: "align_8_b",
-        0x004000: "align_8_c",
-        0x008000: "align_8_d",
+        0x001000: "align_8 (bit 12)",
+        0x002000: "align_8 (bit 13)",
+        0x004000: "align_8 (bit 14)",
+        0x008000: "align_8 (bit 15)",
         0x010000: "rwddr_out_of_bound",
         0x040000: "dma_r_resp",
         0x200000: "wddr_out_of_stct_size",
         0x400000: "pool_online",
     }
 )
-"""Bits of the report that the NPU leaves when it aborts, as far as they are public."""
+"""Bits of the report that the NPU leaves when it aborts, as far as they are public.
+
+Of `lut_align_16` and the `align_8` only the meaning is, that an address is not aligned; the names are ours.
+"""
 
 
 def dfx_names(report: int) -> Sequence[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, final
+from types import MappingProxyType
+from typing import Annotated, Final, Literal, final
 
 import msgspec
 
@@ -22,12 +23,30 @@ from .ioctl.kernel import LinuxKernel
 from .ioctl.npu import NodeNpu, check_process
 from .isolate import Isolation, in_process
 from .npu import Npu
-from .program import prepare_xmm
+from .program import BatchLayout, prepare_xmm
 
-__all__ = ["NODE", "Reading", "XmNpuOptions", "hardware", "reader"]
+__all__ = ["NODE", "Reading", "XmNpuOptions", "check_way", "hardware", "reader"]
 
 NODE = "/dev/npu.0"
 """The NPU's node."""
+
+_OTHERS: Final = MappingProxyType(
+    {
+        "cl": ("generation", "mmz", "mmz_node"),
+        "ioctl": (
+            "lib",
+            "revision",
+            "prio",
+            "memory",
+            "outputs",
+            "devices",
+            "batch",
+            "batch_layout",
+            "events",
+        ),
+    }
+)
+"""By way, the parameters that only the other one has."""
 
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=3600)]
 Megabytes = Annotated[float, msgspec.Meta(gt=0, le=4096)]
@@ -53,6 +72,8 @@ class XmNpuOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         mmz_mb: megabytes (2^20) of it that models may take together.
         residents: graphs that may be resident at once.
         batch: items of a dynamic batch, for every model; by `cl` only.
+        batch_layout: `tensors` where you have seen that the library lays a batch tensor by tensor; without it
+            a batch is refused for models where it could lie otherwise.
         generation: of the driver's tables, for `ioctl`.
         mmz: layout of the memory's tables, for `ioctl`: `v500` has 76 bytes, `gk7206` 80.
         mmz_node: the memory's node, for `ioctl`.
@@ -74,6 +95,7 @@ class XmNpuOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mmz_mb: Megabytes = MMZ_MB
     residents: Annotated[int, msgspec.Meta(ge=1, le=256)] = RESIDENTS
     batch: Annotated[int, msgspec.Meta(ge=1, le=32)] = 1
+    batch_layout: BatchLayout | None = None
     generation: Literal["v500"] = "v500"
     mmz: Literal["v500", "gk7206"] = "v500"
     mmz_node: str = "/dev/mmz_userdev"
@@ -92,6 +114,7 @@ def hardware(address: Address, world: World) -> Connect:
         simulated=False,
         batch=options.batch,
         memory=int(options.mmz_mb * 2**20),
+        batch_layout=options.batch_layout,
     )
     if options.isolation == "process":
         return in_process(
@@ -126,6 +149,7 @@ class Reading(msgspec.Struct, frozen=True):
     simulated: bool
     batch: int
     memory: int
+    batch_layout: BatchLayout | None = None
 
 
 def reader(reading: Reading) -> Prepare:
@@ -138,6 +162,7 @@ def reader(reading: Reading) -> Prepare:
             via=reading.via,
             batch=reading.batch,
             budget=reading.memory,
+            batch_layout=reading.batch_layout,
         )
 
     return prepare
@@ -148,10 +173,22 @@ def _check(address: Address, options: XmNpuOptions, world: World) -> None:
         raise ConfigError(f"{address.text}: real hardware does not run on virtual time; use sim+xm-npu://")
     if "\0" in address.target or not _node(address).startswith("/"):
         raise ConfigError(f"{address.text}: {address.target!r} is no node; use {address.scheme}://{NODE}")
+    check_way(address, options, options.via)
     if options.via == "ioctl":
         check_process(LinuxKernel())
-        if options.batch > 1:
-            raise ConfigError(f"{address.text}: a dynamic batch is the library's; the nodes have none")
+
+
+def check_way(address: Address, options: msgspec.Struct, via: Literal["cl", "ioctl"]) -> None:
+    """Refuse parameters of the other way, which would do nothing.
+
+    Raises:
+        ConfigError: there is one; names it.
+    """
+    defaults = type(options)()
+    for name in _OTHERS[via]:
+        if name in options.__struct_fields__ and getattr(options, name) != getattr(defaults, name):
+            other = "cl" if via == "ioctl" else "ioctl"
+            raise ConfigError(f"{address.text}: {name} means something for via={other} only")
 
 
 def _node(address: Address) -> str:

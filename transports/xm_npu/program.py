@@ -15,14 +15,17 @@ from repertory.models.program import Artifact, Network, Program
 from repertory.models.spec import TensorSpec
 from repertory.models.xmm import HIGH, Xmm, extent
 from repertory.models.xmm_numbers import tensor_spec
-from repertory.models.xmm_tensor import MAX_BATCH, XmmTensor, aligned
+from repertory.models.xmm_tensor import ALIGNMENT, MAX_BATCH, XmmTensor, aligned
 
-__all__ = ["PAGE", "PLACES", "Code", "Loadable", "Way", "loadable", "prepare_xmm"]
+__all__ = ["PAGE", "PLACES", "BatchLayout", "Code", "Loadable", "Way", "loadable", "prepare_xmm"]
 
 PAGE: Final = 4096
 """Bytes to which the memory for models is given."""
 PLACES: Final = 2
 """Places of a graph by the library: one may be staged while the other runs."""
+
+BatchLayout: TypeAlias = Literal["tensors"]
+"""How the library lays a batch: all items of a tensor one behind the other, then those of the next."""
 
 Way: TypeAlias = Literal["cl", "ioctl"]
 """By the vendor's library, or by the driver's nodes."""
@@ -99,6 +102,7 @@ def prepare_xmm(
     budget: int,
     places: int = PLACES,
     native: bool = False,
+    batch_layout: BatchLayout | None = None,
 ) -> Program:
     """Read a model, which holds one network.
 
@@ -113,6 +117,8 @@ def prepare_xmm(
         batch: items of a dynamic batch, 1 to 32; by the library only.
         budget: bytes of memory for models.
         places: of a graph, by the library.
+        batch_layout: how the library lays a batch, where somebody has seen it; a simulator's is `tensors`.
+            Without it, hardware gets no batch of a model for which the readings of the public facts differ.
         native: let outputs be what lies in memory, whatever the artifact says.
 
     Raises:
@@ -125,6 +131,8 @@ def prepare_xmm(
     with _named(artifact.name):
         xmm = _read(artifact, simulated=simulated)
         _check(xmm, via, batch)
+        if not simulated and batch_layout is None:
+            _check_batch(xmm, batch)
         name = xmm.name or Path(artifact.name).stem
         inputs, outputs = _called(xmm.inputs, "input"), _called(xmm.outputs, "output")
         network = Network(
@@ -202,13 +210,32 @@ def _check(xmm: Xmm, via: Way, batch: int) -> None:
         raise ArtifactError(f"memory reuse of type {xmm.reuse}: only the library knows how to lay it out")
 
 
+def _check_batch(xmm: Xmm, batch: int) -> None:
+    """Refuse a batch that could lie in two ways: tensor by tensor, or item by item."""
+    plain = all(len(side) == 1 and side[0].size % ALIGNMENT == 0 for side in (xmm.inputs, xmm.outputs))
+    if batch > 1 and not plain:
+        raise ArtifactError(
+            f"a batch of {batch} of several tensors, or of sizes that are no multiple of {ALIGNMENT}: nobody"
+            " has told whether the library lays it tensor by tensor or item by item. If you have seen that it"
+            " is tensor by tensor, say so: ?batch_layout=tensors in the device's address"
+        )
+
+
 def _called(tensors: Sequence[XmmTensor], what: str) -> tuple[XmmTensor, ...]:
     """Give tensors without a name one, and tell equal names apart by the number of the tensor."""
-    names = [each.name or f"{what}_{number}" for number, each in enumerate(tensors)]
-    return tuple(
-        replace(each, name=name if name not in names[:number] else f"{name}_{number}")
-        for number, (each, name) in enumerate(zip(tensors, names, strict=True))
-    )
+    taken = {each.name for each in tensors}
+    seen: set[str] = set()
+    called: list[XmmTensor] = []
+    for number, each in enumerate(tensors):
+        name = each.name
+        if not name or name in seen:
+            name = f"{each.name or what}_{number}"
+            while name in taken:
+                name += "_"
+            taken.add(name)
+        seen.add(name)
+        called.append(replace(each, name=name))
+    return tuple(called)
 
 
 def _spec(tensor: XmmTensor, batch: int, *, output: bool, native: bool) -> TensorSpec:
@@ -225,8 +252,10 @@ def _needs(xmm: Xmm, via: Way, batch: int, places: int) -> tuple[int, int]:
         return _pages(code + parts + sides), 0
     fixed, work = _pages(code) + _pages(xmm.weightsize), _pages(xmm.worksize)
     inputs, outputs = (_pages(_packed(side) * batch) for side in (xmm.inputs, xmm.outputs))
-    if not xmm.reuse:
+    if not xmm.reuse and len(xmm.programs) == 1:
         return fixed + places * (inputs + outputs), work
+    if not xmm.reuse:  # the workspace is shared only where a run is one job of the hardware
+        return fixed + work + places * (inputs + outputs), 0
     outside = (inputs, xmm.reuse not in _INPUTS_INSIDE), (outputs, xmm.reuse not in _OUTPUTS_INSIDE)
     return fixed + work + sum(size for size, needed in outside if needed), 0
 

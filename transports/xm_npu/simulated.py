@@ -17,7 +17,7 @@ from .cl.library import OPTIONAL
 from .cl.npu import ClNpu
 from .device import LOAD_BOUND, MMZ_MB, RESIDENTS, XmNpuDevice
 from .engine import RUN_BOUND
-from .hardware import NODE, Reading, reader
+from .hardware import NODE, Reading, check_way, reader
 from .ioctl.npu import NodeNpu
 from .isolate import Isolation, in_process
 from .npu import Npu
@@ -119,7 +119,6 @@ def way(board: Board, world: World, options: SimulatedXmNpuOptions) -> Npu:
 def _check(address: Address, options: SimulatedXmNpuOptions) -> None:
     if address.target not in {"", "0", NODE}:
         raise ConfigError(f"{address.text}: {address.target!r} is no NPU; there is 0")
-    if options.via == "ioctl" and options.batch > 1:
-        raise ConfigError(f"{address.text}: a dynamic batch is the library's; the nodes have none")
+    check_way(address, options, options.via)
     if options.answers == "twin":
         load_onnxruntime()  # miss it before the first frame does

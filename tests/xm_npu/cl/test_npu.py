@@ -25,7 +25,7 @@ from repertory.transports.xm_npu.simulator.board import Board
 from repertory.transports.xm_npu.simulator.faults import Fault, Kind, scripted
 from repertory.transports.xm_npu.simulator.parameters import SimulatedNpu, Zone
 
-from .nets import BOTH, answers, image, library, question
+from .nets import BOTH, OFFSET, SIZE, answers, image, library, question
 
 PAGE = 4096
 NO_EVENTS = OPTIONAL - {"xmedia_cl_graph_submit"}
@@ -47,11 +47,17 @@ async def opened(params: SimulatedNpu | None = None, **options: Any) -> AsyncGen
 
 def put(place: Place, seed: int, batch: int = 1) -> None:
     for view, array in zip(place.inputs, question(seed, batch), strict=True):
-        view[:] = array.tobytes()
+        for item, row in enumerate(array):
+            view[OFFSET * item :][:SIZE] = row.tobytes()
 
 
 def got(place: Place) -> tuple[bytes, ...]:
-    return tuple(bytes(view) for view in place.outputs)
+    """Return the outputs without what lies between the items of a batch."""
+    starts = (range(0, len(view), OFFSET) for view in place.outputs)
+    return tuple(
+        b"".join(bytes(view[at:][:SIZE]) for at in each)
+        for view, each in zip(place.outputs, starts, strict=True)
+    )
 
 
 async def ends(npu: ClNpu, count: int) -> list[Ended]:
@@ -323,3 +329,15 @@ async def test_arguments_are_checked() -> None:
         for options in wrong:
             with pytest.raises(ConfigError):
                 ClNpu(behind, world, **options)
+
+
+@pytest.mark.virtual
+@pytest.mark.parametrize("devices", ["all", "npu"])
+async def test_a_board_without_an_npu_is_not_opened(devices: Any) -> None:
+    """A list of all devices has the processor in any case."""
+    async with VirtualWorld() as world:
+        board = Board(world, SimulatedNpu(devices=0))
+        npu = ClNpu(board.library(), world, devices=devices)
+        with pytest.raises(DeviceLost, match=r"insmod xm_npu\.ko"):
+            await npu.open(lambda: None)
+        assert board.leaks() == []

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from pickle import PickleBuffer
 from typing import Any
 
 import anyio
@@ -145,7 +146,14 @@ async def test_memory_that_is_used_wrongly() -> None:
         await refused(graph.bind(small, result), 7, "xmedia_cl_graph_set_inout", "freed")
         await graph.bind(source, result)
         await graph.unload()
+        view = source.data
+        looked = PickleBuffer(view)
+        await refused(source.free(), 8, "xmedia_mmz_free", "has an array on it")
+        assert len(view) == source.size, "it is there, and can still be read"
+        looked.release()
         await source.free()
+        with pytest.raises(ValueError, match="released"):
+            _ = view[0]
         with pytest.raises(NpuRefusal, match="not within"):
             result.span(PAGE, 1)
 

@@ -258,7 +258,7 @@ async def test_jobs_of_somebody_else_that_have_our_numbers() -> None:
 
 
 async def test_a_refused_submit_proves_no_success() -> None:
-    """An NPU that has aborted refuses it, and so does one whose queue is another's: blame alone is believed."""
+    """An NPU that has aborted refuses it, and one whose queue is another's: blame alone is believed."""
     async with opened() as rig:
         runs = [await rig.submit(await rig.load(name)) for name in "abc"]
         rig.kernel.end(2)

@@ -217,15 +217,18 @@ async def test_a_batch_runs_item_by_item(anyio_backend: object) -> None:
         sides = await page.sides(graph)
         for side, buffer in zip(sides, page.graphs[graph], strict=True):
             for index, tensor in enumerate(side.tensor or ()):
-                tensor.addr = buffer.virt + 16 * index
+                tensor.addr = buffer.virt + 24 * index
         assert await page.cl.xmedia_cl_graph_set_inout(graph, *sides) == 0
-        page.graphs[graph][0].view[:9] = bytes(range(4, 13))
+        items = [slice(8 * item, 8 * item + 3) for item in range(3)]  # each begins at a multiple of 8
+        for item, at in enumerate(items):
+            page.graphs[graph][0].view[at] = bytes(range(4 + 3 * item, 7 + 3 * item))
         start = anyio.current_time()
         assert await page.cl.xmedia_cl_graph_process(graph) == 0
         assert anyio.current_time() - start == pytest.approx(0.003)
         found = page.graphs[graph][1].view
-        assert found[:9].tobytes() == bytes(4 + 3 * n for n in range(9))
-        assert found[16:25].tobytes() == bytes(range(4, 13))
+        first, second = (b"".join(found[base:][at].tobytes() for at in items) for base in (0, 24))
+        assert first == bytes(4 + 3 * n for n in range(9))
+        assert second == bytes(range(4, 13))
 
 
 @pytest.mark.parametrize("reuse", [1, 2, 3])

@@ -59,7 +59,9 @@ class MmzBuffer:
 
     @property
     def data(self) -> memoryview:
-        """Its bytes, writable, until `free`, which releases this view; parts of it must not be used then.
+        """Its bytes, writable, until `free`, which releases this view.
+
+        Parts of it, and arrays that were made from it, must not be used then.
 
         Raises:
             NpuRefusal: it was freed.

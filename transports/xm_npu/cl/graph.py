@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
-from repertory.models.xmm_tensor import MAX_BATCH, aligned
+from repertory.models.xmm_tensor import MAX_BATCH, aligned, batched
 from repertory.transports.xm_npu.errors import ClStatus, NpuAborted, cl_refusal
 
 from .buffer import MmzBuffer, Span
@@ -265,7 +265,7 @@ class LoadedGraph:
         at = span.virt
         for tensor in io.tensor or ():
             tensor.addr = at
-            at += aligned(tensor.size * self.batch)
+            at += aligned(tensor.size) * self.batch
         return io
 
     async def _batched(self, io: InOut) -> None:
@@ -296,7 +296,7 @@ class LoadedGraph:
     async def _flush_shared(self, tensors: Sequence[Tensor]) -> None:
         """Flush tensors inside the workspace, whoever owns it; each line once."""
         start = min(tensor.addr for tensor in tensors)
-        size = max(tensor.addr + tensor.size * self.batch for tensor in tensors) - start
+        size = max(tensor.addr + batched(tensor.size, self.batch) for tensor in tensors) - start
         workspace = self._workspace
         if workspace is not None and workspace.virt <= start < workspace.virt + workspace.size:
             await workspace.flush_lines(start - workspace.virt, size)

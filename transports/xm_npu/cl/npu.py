@@ -12,7 +12,6 @@ from typing import Final, Literal, TypeAlias, final
 from repertory.models.errors import (
     ConfigError,
     DeviceError,
-    DeviceHung,
     DeviceLost,
     NoRoom,
     RepertoryError,
@@ -45,10 +44,12 @@ POLLING: Final = 0.001
 """Seconds of patience where it must be asked."""
 
 GRACE: Final = 1.0
-"""Seconds that closing waits for jobs in flight. What still runs then keeps its memory, and its graph."""
+"""Seconds that closing waits for jobs in flight. What still runs then keeps its memory, and its graph, until
+somebody in this process closes or opens the NPU after its end, or the process ends."""
 
 _SOON: Final = 5  # looks, at the pace of POLLING, after a bell that found nothing
 _MAX_PRIO: Final = 3
+_late: Final[set[ClNpu]] = set()  # closed, but jobs of theirs run on
 
 
 @final
@@ -128,6 +129,7 @@ class ClNpu(Npu):
             now=self._world.now,
         )
         try:
+            await self._close_late()
             await self._system.open()
             await self._try_memory()
         except BaseException as error:
@@ -143,11 +145,33 @@ class ClNpu(Npu):
             check_real(model)
         self._forget()
         graph = ClGraph(self._system, self._workspaces, model, self._settings)
-        if self._budget is not None:  # what remains beside the code, which the library takes memory for
-            self._system.limit = self._budget - sum(map(_code, (model, *self._graphs.values())))
-        await graph.load(scratch=scratch)
+        self._limit(model)
+        try:
+            await graph.load(scratch=scratch)
+        except NoRoom:
+            if not scratch:
+                raise
+            await graph.load()  # as much as it needs itself
         self._graphs[graph] = model
         return graph
+
+    def _limit(self, model: Loadable) -> None:
+        """Let a load take what remains of the budget beside what the library takes memory for by itself.
+
+        Raises:
+            NoRoom: not even that is there.
+        """
+        if self._budget is None:
+            return
+        loaded = sum(map(self._library_takes, self._graphs.values()))
+        wanted, free = self._library_takes(model), max(self._budget - self._system.held - loaded, 0)
+        if wanted > free:
+            raise NoRoom(f"{model.name}: {wanted} bytes; {free} are free", wanted=wanted, free=free)
+        self._system.limit = self._budget - loaded - wanted
+
+    def _library_takes(self, model: Loadable) -> int:
+        code = sum(pages(each.size) for each in model.codes)
+        return code if self._own else code + pages(model.params[1]) + pages(model.work)
 
     async def collect(self) -> Sequence[Ended]:
         self._check()
@@ -155,14 +179,15 @@ class ClNpu(Npu):
             raise again(self._fatal)
         self._forget()
         ends: list[Ended] = []
-        try:
-            for graph in self._graphs:
+        for graph in self._graphs:
+            try:
                 await self._collect(graph, ends)
-        except DeviceError as error:
+            except DeviceError as error:
+                self._fatal = self._fatal or error
+        if self._fatal is not None:
             if not ends:
-                raise
-            self._fatal = error  # what has ended is told first
-            self._bell()
+                raise again(self._fatal)
+            self._bell()  # what has ended is told first
         self._set_patience(found=bool(ends))
         return sorted(ends, key=lambda end: end.at)
 
@@ -175,7 +200,7 @@ class ClNpu(Npu):
             return
         ends.append(end)
         if end.fate is not Fate.DONE:
-            await self._load_again(graph)
+            await graph.load_again()
 
     def _ring(self) -> None:
         self._rang = True
@@ -212,9 +237,7 @@ class ClNpu(Npu):
 
     async def close(self) -> None:
         if self._process in {0, os.getpid()}:  # a forked child has nothing of it to give back
-            with suppress(RepertoryError):
-                await self._drain()
-            await self._close_graphs()
+            await self._end(GRACE)
         if self._lock is not None:
             self._lock.release()
 
@@ -239,22 +262,25 @@ class ClNpu(Npu):
         await workspace.flush()
         return workspace
 
-    async def _load_again(self, graph: ClGraph) -> None:
-        """A failed event stays with its graph, and lets later runs do nothing unnoticed."""
-        try:
-            await graph.load_again()
-        except (DeviceLost, DeviceHung):
-            raise
-        except RepertoryError as error:
-            raise DeviceLost(f"{graph!r} could not be loaded again: {error}", family="xm-npu") from error
-
     def _forget(self) -> None:
         for graph in [graph for graph in self._graphs if not graph.places]:
             del self._graphs[graph]
 
-    async def _drain(self) -> None:
+    async def _close_late(self) -> None:
+        """Give back what others of this process left to jobs that have ended since."""
+        mine = [each for each in _late if each._library is self._library and each._process == self._process]
+        for npu in mine:
+            await npu._end(0)
+
+    async def _end(self, grace: float) -> None:
+        """Give everything back but what jobs still use, after so many seconds."""
+        with suppress(RepertoryError):
+            await self._drain(grace)
+        await self._close_graphs()
+
+    async def _drain(self, grace: float) -> None:
         """Wait a little for jobs in flight: their memory must not be freed under them."""
-        deadline = self._world.now() + GRACE
+        deadline = self._world.now() + grace
         condition = self._world.condition()
         while True:
             running = [graph for graph in self._graphs if graph.running]
@@ -264,19 +290,16 @@ class ClNpu(Npu):
             await condition.wait(lambda: False, timeout=POLLING, next_event=lambda: math.inf)
 
     async def _close_graphs(self) -> None:
-        """Unload what can be; a job that runs keeps its graph, and the library, until the process ends."""
-        running = [graph for graph in self._graphs if graph.running]
-        for graph in self._graphs:
-            if graph not in running:
-                with suppress(RepertoryError):
-                    await graph.unload()
-        self._graphs.clear()
-        if not running:
+        """Unload what can be; a job that runs keeps its graph, and the library."""
+        for graph in [graph for graph in self._graphs if not graph.running]:
+            del self._graphs[graph]
+            with suppress(RepertoryError):
+                await graph.unload()
+        if self._graphs:
+            _late.add(self)
+        else:
+            _late.discard(self)
             await self._system.close()
-
-
-def _code(model: Loadable) -> int:
-    return sum(pages(code.size) for code in model.codes)
 
 
 def _lost(error: NpuRefusal) -> DeviceLost:

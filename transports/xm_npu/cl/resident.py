@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal, TypeAlias, final
 
-from repertory.models.errors import DeviceLost, RepertoryError
-from repertory.models.xmm_tensor import XmmTensor, aligned
+from repertory.models.errors import DeviceError, DeviceHung, DeviceLost, RepertoryError, again
+from repertory.models.xmm_tensor import XmmTensor, aligned, batched
 from repertory.transports.frame import Fate
 from repertory.transports.xm_npu.errors import ClStatus, NpuAborted, NpuRefusal
 from repertory.transports.xm_npu.npu import Ended, Graph, Place, Run
@@ -63,7 +63,9 @@ class Spot:
     def __init__(self, spans: dict[Side, Span | None], model: Loadable) -> None:
         self.spans = spans
         self._copies: dict[Side, list[bytearray]] = {
-            side: [bytearray(tensor.size * model.batch) for tensor in tensors] if spans[side] is None else []
+            side: [bytearray(batched(tensor.size, model.batch)) for tensor in tensors]
+            if spans[side] is None
+            else []
             for side, tensors in _sides(model)
         }
         views = {side: self._views(side, tensors, model.batch) for side, tensors in _sides(model)}
@@ -76,7 +78,7 @@ class Spot:
         data, at = span.data, 0
         views = list[memoryview]()
         for tensor in tensors:
-            size = tensor.size * batch
+            size = batched(tensor.size, batch)
             views.append(data[at : at + size])
             at += aligned(size)
         return tuple(views)
@@ -114,6 +116,7 @@ class ClGraph(Graph):
         self._running: tuple[Run, Job | None] | None = None
         self._end: Ended | None = None
         self._refused = False
+        self._gone: DeviceError | None = None
         self._told = math.inf
         self.places: tuple[Place, ...] = ()
 
@@ -147,12 +150,22 @@ class ClGraph(Graph):
     async def load_again(self) -> None:
         """Replace a graph that failed: its memory and its places stay.
 
+        A failed event stays with its graph, and lets later runs do nothing unnoticed.
+
         Raises:
-            NoRoom, NpuRefusal, DeviceLost: as `Npu.load`.
+            DeviceLost: that was refused, or there is no room any more; `submit` says so too from then on.
         """
-        if self._loaded is not None:
-            await self._loaded.unload()
-        await self._load()
+        try:
+            if self._loaded is not None:
+                await self._loaded.unload()
+            await self._load()
+        except (DeviceLost, DeviceHung) as error:
+            self._gone = error
+            raise
+        except RepertoryError as error:
+            why = f"{self!r} could not be loaded again: {error}"
+            self._gone = DeviceLost(why, family="xm-npu")
+            raise self._gone from error
 
     async def unload(self) -> None:
         try:
@@ -263,6 +276,8 @@ class ClGraph(Graph):
     # -- runs --------------------------------------------------------------------------------------
 
     async def submit(self, place: Place) -> Run:
+        if self._gone is not None:
+            raise again(self._gone)
         loaded, spot = self._loaded, self._spots[id(place)]
         assert loaded is not None, "loaded until it is unloaded"
         if self._shared:
@@ -282,7 +297,7 @@ class ClGraph(Graph):
 
         Raises:
             NpuRefusal: it was refused.
-            DeviceLost: a second time in a row.
+            DeviceLost: a second time in a row, or it could not be loaded again.
         """
         self._told = math.inf
         try:

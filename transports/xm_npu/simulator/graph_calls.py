@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from repertory.models.xmm_tensor import MAX_BATCH, MAX_DIMS, XmmTensor, packed_offsets
+from repertory.models.xmm_tensor import MAX_BATCH, MAX_DIMS, XmmTensor, batched, packed_offsets
 from repertory.transports.xm_npu.cl.library import EventStatus, InOut, Tensor
 from repertory.transports.xm_npu.errors import ClStatus
 
@@ -157,7 +157,7 @@ class GraphCalls(ModelCalls):
         if status:
             return 0, status
         self._check_arrays(graph, io)
-        sizes = [tensor.size * graph.batch for tensor in tensors]
+        sizes = [batched(tensor.size, graph.batch) for tensor in tensors]
         for each, offset in zip(io.tensor, packed_offsets(sizes), strict=True):
             if each.addr != io.tensor[0].addr + offset:
                 self._note(f"tensor {each.tensor_id} was set at {each.addr:#x}, the NPU uses another place")

@@ -11,7 +11,7 @@ from repertory.models import xmm_numbers
 from repertory.models.errors import ArtifactError
 from repertory.models.npu_code import CodeTensor
 from repertory.models.spec import Array
-from repertory.models.xmm_tensor import Region, XmmTensor, packed_offsets
+from repertory.models.xmm_tensor import Region, XmmTensor, aligned, batched, packed_offsets
 from repertory.transports.answers import hash_pattern
 
 from .graphs import Graph, Graphs
@@ -121,7 +121,7 @@ class _Twin:
         self._batch = batch
 
     def answer(self) -> list[Array]:
-        answers = [np.zeros(tensor.size * self._batch, np.uint8) for tensor in self._outputs]
+        answers = [np.zeros(batched(tensor.size, self._batch), np.uint8) for tensor in self._outputs]
         for item in range(self._batch):
             given = {
                 tensor.name: (tensor, _item(data, tensor, item))
@@ -134,7 +134,7 @@ class _Twin:
 
 
 def _item(data: Array, tensor: XmmTensor, item: int) -> memoryview:
-    return data[item * tensor.size :][: tensor.size].data
+    return data[item * aligned(tensor.size) :][: tensor.size].data
 
 
 def _put(found: dict[str, Array], tensor: XmmTensor, out: memoryview) -> None:
@@ -151,7 +151,7 @@ def _spans(base: int, tensors: Sequence[CodeTensor], batch: int) -> list[_Span]:
     """Return address and size of each tensor; a batch has the items of a tensor one behind the other."""
     if batch == 1:
         return [(base + tensor.offset, tensor.size) for tensor in tensors]
-    sizes = [tensor.size * batch for tensor in tensors]
+    sizes = [batched(tensor.size, batch) for tensor in tensors]
     return [(base + offset, size) for offset, size in zip(packed_offsets(sizes), sizes, strict=True)]
 
 
@@ -166,5 +166,5 @@ def _hashes(
     name: str, data: Sequence[Array], outputs: Sequence[CodeTensor], batch: int
 ) -> Callable[[], Sequence[Array]]:
     return lambda: [
-        hash_pattern(f"{name}/{tensor.graph_name}", data, tensor.size * batch) for tensor in outputs
+        hash_pattern(f"{name}/{tensor.graph_name}", data, batched(tensor.size, batch)) for tensor in outputs
     ]
