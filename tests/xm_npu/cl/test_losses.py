@@ -34,7 +34,7 @@ def refused(result: object) -> Callable[..., Awaitable[Any]]:
 
 
 def behind(npu: ClNpu) -> SimulatedXmediaCl:
-    library = npu._library
+    library = npu._library  # pyright: ignore[reportPrivateUsage]
     assert isinstance(library, SimulatedXmediaCl)
     return library
 
