@@ -3,16 +3,47 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Collection, Iterable
+from typing import Final, final
 
 from repertory.models.program import Program
 
 from .policy import GroupState, used
 
-__all__ = ["least_valuable", "making_room", "room_told"]
+__all__ = ["Company", "least_valuable", "making_room", "room_told"]
 
 _MB: Final = 2**20
+
+
+@final
+class Company:
+    """Programs that stay, in sums: to ask whether another fits beside them costs the same for any number.
+
+    Args:
+        state: the group's, for its capacity and its memory.
+        programs: those that stay.
+    """
+
+    __slots__ = ("_capacity", "_footprints", "_memory", "_number", "_scratch")
+
+    def __init__(self, state: GroupState, programs: Iterable[Program]) -> None:
+        self._capacity = state.capacity
+        self._memory = math.inf if state.memory is None else state.memory
+        self._number = self._footprints = self._scratch = 0
+        for program in programs:
+            self.add(program)
+
+    def add(self, program: Program) -> None:
+        """One more stays."""
+        self._number += 1
+        self._footprints += program.footprint
+        self._scratch = max(self._scratch, program.scratch)
+
+    def takes(self, program: Program) -> bool:
+        """Whether a program that is none of them fits beside them."""
+        scratch = max(self._scratch, program.scratch)
+        fits = self._footprints + program.footprint + scratch <= self._memory
+        return fits and self._number < self._capacity
 
 
 def least_valuable(state: GroupState, *, keep: Collection[str] = ()) -> list[Program]:
@@ -49,35 +80,36 @@ def making_room(
     Returns:
         The least valuable ones; empty where it fits as it is, None where it cannot.
     """
-    staying = {key: each for key, each in state.residents.items() if key != program.key}
-    staying[program.key] = program
-    evict: list[Program] = []
-    for victim in least_valuable(state, keep=keep):
-        if state.fits(staying.values()):
-            break
-        if victim.key != program.key:
-            evict.append(staying.pop(victim.key))
-    if not state.fits(staying.values()):
+    victims = [victim for victim in least_valuable(state, keep=keep) if victim.key != program.key]
+    going = {program.key, *(victim.key for victim in victims)}
+    staying = Company(state, (each for key, each in state.residents.items() if key not in going))
+    if not staying.takes(program):
         return None
-    for spared in reversed(evict[:-1]):  # small ones went first, and a large one made room for all
-        if state.fits([*staying.values(), spared]):
-            staying[spared.key] = spared
-            evict.remove(spared)
-    return tuple(evict)
+    staying.add(program)
+    evict: list[Program] = []
+    for victim in reversed(victims):
+        if staying.takes(victim):
+            staying.add(victim)
+        else:
+            evict.append(victim)
+    return tuple(reversed(evict))
 
 
 def room_told(state: GroupState, evict: Collection[Program], now: float) -> str:
     """Put room into words: what is evicted, how large and how long idle it is, and what is free before."""
     parts: list[str] = []
     if evict:
-        parts.append("evicts " + ", ".join(_victim_told(state, program, now) for program in evict))
+        served = dict.fromkeys((program.key for program in evict), -math.inf)
+        for entry in state.entries:
+            if (key := entry.program.key) in served:
+                served[key] = max(served[key], entry.served)
+        parts.append("evicts " + ", ".join(_victim_told(each, served[each.key], now) for each in evict))
     if state.memory is not None:
         free = state.memory - used(state.residents.values())
         parts.append(f"{free / _MB:.1f} of {state.memory / _MB:.1f} MB are free")
     return ": ".join(parts)
 
 
-def _victim_told(state: GroupState, program: Program, now: float) -> str:
-    served = max((e.served for e in state.entries if e.program.key == program.key), default=-math.inf)
+def _victim_told(program: Program, served: float, now: float) -> str:
     idle = f"idle {now - served:.1f} s" if served > -math.inf else "never served"
     return f"{program.name} ({program.footprint / _MB:.1f} MB, {idle})"

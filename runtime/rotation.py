@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import final
 
 from repertory.actors.policy import Bind, Decision, Entry, Grant, GroupState, Policy, Wait
-from repertory.actors.room import making_room, room_told
+from repertory.actors.room import Company, making_room, room_told
 
 __all__ = ["Rotation"]
 
@@ -43,10 +43,12 @@ class Rotation(Policy):
         if len(ready) == 1 and ready[0].program.key in state.residents:
             return _ENOUGH if ready[0].granted else self._undisturbed(ready[0])
         line = sorted(ready, key=lambda entry: (not self._in_turn(state, entry), *_longest_ago(entry)))
-        bind = self._bind(state, line, now)
+        absent = _may_come(state, line)
+        patient = _waits_since(absent)
+        bind = self._bind(state, line, {entry for entry in absent if entry.turn_since <= patient}, now)
         if bind is not None and (state.bind_needs_idle or not bind.evict):
             return bind
-        return self._grant(state, line, bind) or bind or _why_not(state, line)
+        return self._grant(state, line, bind, patient) or bind or _why_not(state, line, absent)
 
     def _undisturbed(self, entry: Entry) -> Grant:
         """Grant all that waits: its turn, or its first, goes on as long as nobody else waits."""
@@ -57,10 +59,11 @@ class Rotation(Policy):
         ran_empty = context.ready_since > entry.turn_since
         return Grant(entry, context.waiting, "nobody else waits", fresh=ran_empty)
 
-    def _grant(self, state: GroupState, line: Sequence[Entry], bind: Bind | None) -> Grant | None:
+    def _grant(
+        self, state: GroupState, line: Sequence[Entry], bind: Bind | None, patient: float
+    ) -> Grant | None:
         """Grant the first one in line that may start frames and has no grant yet."""
         leaving = {program.key for program in bind.evict} if bind else ()
-        patient = _waits_since(state, line)
         for entry in line:
             key, waiting = entry.program.key, entry.context.waiting
             if entry.granted or key in leaving or key not in state.residents:
@@ -73,25 +76,28 @@ class Rotation(Policy):
                 return Grant(entry, frames, reason, fresh=True)
         return None
 
-    def _bind(self, state: GroupState, line: Sequence[Entry], now: float) -> Bind | None:
+    def _bind(
+        self, state: GroupState, line: Sequence[Entry], absent: Collection[Entry], now: float
+    ) -> Bind | None:
         """Bind the first one in line that fits as it is, or else the first for which room can be made."""
-        absent = [entry for entry in line if entry.program.key not in state.residents]
         if not absent:
             return None
-        patient = _waits_since(state, line)
-        absent = [entry for entry in absent if entry.turn_since <= patient]
-        for entry in absent:
-            if making_room(state, entry.program) == ():
+        there = Company(state, state.residents.values())
+        for entry in line:
+            if entry in absent and there.takes(entry.program):
                 why = "its last turn is longest ago" if entry is line[0] else "it fits as it is"
                 return Bind(entry, (), _bound(why, room_told(state, (), now)))
-        ahead: set[str] = set()
+        ahead = set(state.pinned)
+        staying = _pinned(state)
         for entry in line:
-            if entry in absent:
-                evict = making_room(state, entry.program, keep=ahead)
-                if evict is not None:
-                    reason = _bound("its last turn is longest ago", room_told(state, evict, now))
-                    return Bind(entry, evict, reason)
-            ahead.add(entry.program.key)
+            key = entry.program.key
+            if entry in absent and staying.takes(entry.program):
+                evict = making_room(state, entry.program, keep=ahead) or ()
+                reason = _bound("its last turn is longest ago", room_told(state, evict, now))
+                return Bind(entry, evict, reason)
+            if key in state.residents and key not in ahead:
+                staying.add(state.residents[key])
+            ahead.add(key)
         return None
 
     def _in_turn(self, state: GroupState, entry: Entry) -> bool:
@@ -109,26 +115,31 @@ def _ran_empty(entry: Entry) -> bool:
     return entry.context.ready_since > entry.turn_since
 
 
-def _waits_since(state: GroupState, line: Sequence[Entry]) -> float:
-    """Return since when the most patient of those waits that have work, and no place, but could have one.
+def _pinned(state: GroupState) -> Company:
+    return Company(state, (each for key, each in state.residents.items() if key in state.pinned))
+
+
+def _may_come(state: GroupState, line: Sequence[Entry]) -> list[Entry]:
+    """Return those in line that have no place, but could have one."""
+    pinned = _pinned(state)
+    return [
+        entry for entry in line if entry.program.key not in state.residents and pinned.takes(entry.program)
+    ]
+
+
+def _waits_since(absent: Collection[Entry]) -> float:
+    """Return since when the most patient of those waits that could have a place.
 
     Nobody who had a turn since begins another one before it.
     """
-    return min(
-        (
-            max(entry.context.ready_since, entry.turn_since, entry.served)
-            for entry in line
-            if entry.program.key not in state.residents and making_room(state, entry.program) is not None
-        ),
-        default=math.inf,
-    )
+    waits = (max(entry.context.ready_since, entry.turn_since, entry.served) for entry in absent)
+    return min(waits, default=math.inf)
 
 
 def _bound(why: str, room: str) -> str:
     return f"{why}; {room}" if room else why
 
 
-def _why_not(state: GroupState, line: Sequence[Entry]) -> Wait:
-    absent = [entry for entry in line if entry.program.key not in state.residents]
-    hopeless = absent and all(making_room(state, entry.program) is None for entry in absent)
+def _why_not(state: GroupState, line: Sequence[Entry], absent: Collection[Entry]) -> Wait:
+    hopeless = not absent and any(entry.program.key not in state.residents for entry in line)
     return _NO_PLACE if hopeless and not any(entry.granted for entry in line) else _ENOUGH

@@ -256,7 +256,8 @@ def test_nobody_waits_longer_than_one_turn_of_each_other(
 ) -> None:
     entries = [_entry(name, size=size) for name, size in zip("abcde", sizes, strict=False)]
     state = _group(*entries, capacity=capacity)
-    state.memory, state.bind_needs_idle = memory, capacity == 1
+    state.memory = state.whole = memory
+    state.bind_needs_idle = capacity == 1
     for entry in entries[: min(pinned, capacity - 1)]:
         if all(state.has_place_for(each.program, {*state.pinned, entry.program.key}) for each in entries):
             state.residents[entry.program.key] = entry.program

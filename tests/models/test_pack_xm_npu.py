@@ -218,6 +218,22 @@ def test_a_workspace_with_tensors_in_it_is_not_shared(reuse: int, pages: int) ->
     assert (program.footprint, program.scratch) == (4096 * pages, 0 if reuse else 4096)
 
 
+def test_each_of_several_programs_has_pages_of_its_own() -> None:
+    """So does their workspace: nobody says that another graph's run is not in between."""
+    (program,) = root()[6]
+    one, two = (
+        prepare_xmm(
+            Artifact("net.xmm", file(built(root(programs=[program] * count)))),
+            simulated=False,
+            via="cl",
+            budget=BUDGET,
+        )
+        for count in (1, 2)
+    )
+    assert one.scratch == 4096
+    assert (two.footprint, two.scratch) == (one.footprint + 4096 + one.scratch, 0)
+
+
 def test_by_the_nodes_all_lies_in_one_window() -> None:
     program = prepared(packed(work=5000), via="ioctl")
     assert (program.footprint, program.scratch) == (8192, 0)

@@ -245,12 +245,13 @@ def _spec(tensor: XmmTensor, batch: int, *, output: bool, native: bool) -> Tenso
 
 def _needs(xmm: Xmm, via: Way, batch: int, places: int) -> tuple[int, int]:
     """Return footprint and scratch in bytes."""
-    code = sum(aligned(each.size, _PART) for each in xmm.programs)
     if via == "ioctl":
+        code = sum(aligned(each.size, _PART) for each in xmm.programs)
         sides = aligned(extent(xmm.inputs), _PART) + aligned(extent(xmm.outputs), _PART)
         parts = aligned(xmm.params[1], _PART) + aligned(xmm.worksize, _PART)
         return _pages(code + parts + sides), 0
-    fixed, work = _pages(code) + _pages(xmm.weightsize), _pages(xmm.worksize)
+    code = sum(_pages(each.size) for each in xmm.programs)
+    fixed, work = code + _pages(xmm.weightsize), _pages(xmm.worksize)
     inputs, outputs = (_pages(_packed(side) * batch) for side in (xmm.inputs, xmm.outputs))
     if not xmm.reuse and len(xmm.programs) == 1:
         return fixed + places * (inputs + outputs), work
