@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -244,12 +243,11 @@ def test_ctrl_c_while_it_loads(make: Make, dsp: SimulatedDsp, ctrl_c: CtrlC) -> 
 
 @few
 def test_a_run_that_takes_too_long(make: Make, dsp: SimulatedDsp) -> None:
-    vm = make(slow(0.5), timeout=0.05)
+    vm = make(slow(2.0), timeout=0.05)
     staged = vm.create_input((1, 4), "float32").copyfrom(floats(1))
-    began = time.monotonic()
     with pytest.raises(RunTimedOut, match=r"0\.05 s") as caught:
         vm["main"](staged)
-    assert time.monotonic() - began < 0.45
+    assert dsp.firmware.jobs_completed == 0, "it was not waited for"
     assert isinstance(caught.value, RuntimeError)
     staged.copyfrom(floats(2))
     assert dsp.firmware.jobs_completed == 1

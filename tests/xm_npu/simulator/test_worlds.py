@@ -79,7 +79,7 @@ OUTCOMES: dict[Script, list[Any]] = {
 
 
 async def run(world: World, script: Script, expected: list[Any]) -> None:
-    board = Board(world, SimulatedNpu())
+    board = Board(world, SimulatedNpu(floor_ms=250))  # the second job is there before the first aborts
     board.switches.on_job = scripted({2: Fault(Kind.ABORT, report=0x80)})
     seen = list[Any]()
     driver = world.spawn(lambda: script(board, seen), name="host")
