@@ -42,14 +42,20 @@ class Budget:
         """A device is open that has so many bytes, or sets no bound."""
         self._memory = self._state.memory = self._state.whole = memory
 
-    def no_room(self, program: Program) -> None:
-        """The device found no room for a program beside what is resident, whatever the numbers say."""
+    def no_room(self, program: Program, *, last: bool) -> None:
+        """The device found no room for a program beside what is resident, whatever the numbers say.
+
+        `last` tells that nothing of that can go: then the program waits, with all that are as large, for
+        whoever else uses the device. Otherwise something goes next, and each program alone counts as one
+        that fits.
+        """
         state = self._state
         fewer = used([*state.residents.values(), program]) - 1
         if state.memory is not None:
             fewer = min(fewer, state.memory)
-        alone = max(used([each]) for each in (program, *(entry.program for entry in state.entries)))
-        state.memory = max(fewer, alone)
+        if not last:
+            fewer = max(fewer, *(used([each]) for each in (program, *(e.program for e in state.entries))))
+        state.memory = fewer
         self.close()
         self._wheel.add(self._end, self._loop.now() + CRAMPED)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import final
 
 from repertory.models.errors import (
@@ -14,24 +13,15 @@ from repertory.models.errors import (
     RepertoryError,
     again,
 )
-from repertory.models.program import Network, Program
+from repertory.models.program import Program
 from repertory.transports.device import Completion, Residency
 from repertory.transports.frame import Fate, Frame, Outcome
 
 from .context import ModelContext
-from .policy import Entry, GroupState
+from .policy import GroupState
+from .tenants import Tenant
 
-__all__ = ["FlightBook", "Tenant", "blend"]
-
-
-@final
-@dataclass(slots=True, eq=False)
-class Tenant:
-    """A context on this group, and what the policy sees of it."""
-
-    context: ModelContext
-    entry: Entry
-    network: Network | None = None  # what runs in place of the frames' own, after a replacement
+__all__ = ["FlightBook", "blend"]
 
 
 @final
@@ -41,6 +31,7 @@ class FlightBook:
     Attributes:
         completed: frames that the device has completed, over all incarnations.
         busy: seconds of device time that they took.
+        rooms: how many more frames of each resident program may be started, by key.
         fault: why the device is out of service: what its frames are told; None while it is in service.
 
     Args:
@@ -53,7 +44,7 @@ class FlightBook:
         self.fault: DeviceError | None = None
         self._state = state
         self._frames: dict[Frame, Tenant] = {}
-        self._rooms: dict[str, int] = {}
+        self.rooms: dict[str, int] = {}
 
     def __contains__(self, frame: Frame) -> bool:
         return frame in self._frames
@@ -61,22 +52,26 @@ class FlightBook:
     def settle_in(self, residency: Residency) -> None:
         """A program is resident, with none of its frames in flight."""
         self._state.residents[residency.program.key] = residency.program
-        self._rooms[residency.program.key] = residency.window
+        self.rooms[residency.program.key] = residency.window
 
     def evict(self, programs: Iterable[Program]) -> None:
         """Programs are not resident any more."""
         for program in programs:
             self._state.residents.pop(program.key, None)
-            self._rooms.pop(program.key, None)
+            self.rooms.pop(program.key, None)
 
-    def needs(self, programs: Iterable[Program]) -> bool:
-        """Whether a frame in flight runs on one of these."""
-        keys = {program.key for program in programs}
+    def blocks(self, evict: Collection[Program]) -> bool:
+        """Whether a bind that evicts these would change what a frame in flight needs."""
+        state = self._state
+        if state.bind_needs_idle:
+            return state.in_flight > 0
+        keys = {program.key for program in evict}
         return any(frame.program is not None and frame.program.key in keys for frame in self._frames)
 
-    def room(self, program: Program) -> int:
-        """How many more frames of a program may be started."""
-        return self._rooms.get(program.key, 0)
+    def check(self) -> None:
+        """Raise the fault, if there is one."""
+        if self.fault is not None:
+            raise self.fault
 
     def start(self, tenant: Tenant, count: int, now: float, start: Callable[[Frame], None]) -> int:
         """Take up to `count` frames from a tenant and start them; return how many there were."""
@@ -97,13 +92,13 @@ class FlightBook:
             entry.turn_frames += started
             if started:
                 entry.served = now
-            self._rooms[program.key] -= started
+            self.rooms[program.key] -= started
             state.in_flight += started
         return started
 
     def land(self, completions: Sequence[Completion]) -> ContractError | None:
         """Settle what the device has completed; return in what it broke its contract, if it did."""
-        frames, rooms, state = self._frames, self._rooms, self._state
+        frames, rooms, state = self._frames, self.rooms, self._state
         breach: ContractError | None = None
         for completion in completions:
             frame = completion.frame
@@ -136,7 +131,7 @@ class FlightBook:
     def clear(self, lost: DeviceError) -> None:
         """The device is gone: what a broken one left in flight goes back to its context."""
         self.land([Completion(frame, Fate.UNDONE, error=lost) for frame in self._frames])
-        self._rooms.clear()
+        self.rooms.clear()
         self._state.residents.clear()
 
     def _not_done(self, completion: Completion, frame: Frame, context: ModelContext) -> None:

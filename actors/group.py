@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import final
 
 import anyio
@@ -20,34 +20,32 @@ from repertory.models.errors import (
     again,
 )
 from repertory.models.program import Network, Program
-from repertory.transports.device import Completion, Device, Health, Residency
+from repertory.transports.device import Completion, Device, Health
 from repertory.transports.frame import Frame
-from repertory.transports.loop import Slot
-from repertory.transports.wheel import Alarm, Wheel
+from repertory.transports.wheel import Wheel
 from repertory.transports.world import World
 
 from .actor import Actor, Envelope
+from .binding import Binding
 from .bounds import as_fault, close_device, open_device
 from .budget import Budget
 from .context import ModelContext
-from .flightbook import FlightBook, Tenant, blend
-from .grants import Grants
+from .flightbook import FlightBook
 from .mailbox import Mailbox
 from .observer import GroupObserver
 from .orders import Evict, GroupOrder, MakeResident, Probe
-from .policy import Bind, Entry, Grant, GroupState, Policy, Wait
-from .room import least_valuable, making_room
+from .policy import Bind, Entry, GroupState, Policy, Wait
+from .room import making_room
 from .stall import StallWatch
+from .tenants import Tenants
+from .turns import MAX_BARREN, Turns
 from .vitals import Chart
+from .wake import Wake
 
 __all__ = ["MAX_BARREN", "STALL_FACTOR", "DeviceGroup"]
 
 STALL_FACTOR = 20.0
 """A group is hung when no completion came for this many learned service times (at least the floor)."""
-
-
-MAX_BARREN = 64
-"""Grants in a row that may start nothing: a policy that goes on so is a bug, not a load."""
 
 
 @final
@@ -62,8 +60,6 @@ class DeviceGroup(Actor[GroupOrder]):
         device: the current incarnation's.
         started: set once the first incarnation is open or has failed.
         error: why the device is out of service; None while it is in service.
-        swaps: binds that succeeded, over all incarnations.
-        evictions: programs that had to make room for another, likewise.
         flight: what is started and not completed, and the sums of what was.
         chart: what the device last told of its health.
 
@@ -87,32 +83,30 @@ class DeviceGroup(Actor[GroupOrder]):
         observer: GroupObserver,
     ) -> None:
         self.name = name
-        self.state = GroupState(name)
+        self.state = state = GroupState(name)
         self.device: Device = connect()
         self.started = anyio.Event()
         self.error: BaseException | None = None
-        self.swaps = 0
-        self.evictions = 0
-        self.flight = FlightBook(self.state)
+        self.flight = flight = FlightBook(state)
         self.chart = Chart()
-        self._binds: Counter[str] = Counter()
-        self._evicted: Counter[str] = Counter()
         self._connect = connect
-        self._policy = policy
-        self._loop = world.loop
-        self._wheel = wheel
+        self._loop = loop = world.loop
         self._observer = observer
-        self._tenants: dict[ModelContext, Tenant] = {}
-        self._by_entry: dict[Entry, Tenant] = {}
-        self._window = 0
-        self._grants = Grants()
-        self._due: Bind | None = None  # what the policy said last beside the grants
-        self._wait: Wait | None = None
-        self._asking = True  # it may have more to say
-        self._ask = True  # and may have changed its mind
-        self._poked: Slot | None = None
-        self._budget = Budget(self.state, wheel, self._loop, self.poke)
-        self._stall = StallWatch(wheel, self._loop, patience=self._patience, stalled=self._stalled)
+        self._tenants = tenants = Tenants(state)
+        self._wake = Wake(loop, wheel, self.poke)
+        self._stall = stall = StallWatch(wheel, loop, patience=self._patience, stalled=self._stalled)
+        decided = partial(observer.decided, self)
+        self._turns = Turns(state, policy, flight=flight, tenants=tenants, stall=stall, decided=decided)
+        self._budget = Budget(state, wheel, loop, self.poke)
+        self._binding = Binding(
+            state,
+            flight,
+            self._budget,
+            loop,
+            landing=self._landing,
+            tell_swap=partial(observer.swapped, self),
+            tell_eviction=partial(observer.evicted, self),
+        )
         self._open = False
         self._used = False
         self._draining = False
@@ -123,66 +117,78 @@ class DeviceGroup(Actor[GroupOrder]):
         """Whether the device is open."""
         return self._open
 
-    # -- tenants -----------------------------------------------------------------------------------
+    @property
+    def swaps(self) -> int:
+        """Binds that succeeded, over all incarnations."""
+        return self._binding.swaps
 
-    def attach(self, context: ModelContext, program: Program) -> Entry:
-        """Serve a context by this program from now on."""
-        entry = Entry(context.state, program)
-        tenant = Tenant(context, entry)
-        self._tenants[context] = tenant
-        self._by_entry[entry] = tenant
-        self.state.entries.append(entry)
-        context.attach(self)
-        return entry
+    @property
+    def evictions(self) -> int:
+        """Programs that had to make room for another, over all incarnations."""
+        return self._binding.evictions
+
+    # -- tenants -----------------------------------------------------------------------------------
 
     @property
     def contexts(self) -> Collection[ModelContext]:
         """The contexts that this group serves."""
-        return self._tenants.keys()
+        return self._tenants.by_context.keys()
+
+    def attach(self, context: ModelContext, program: Program) -> Entry:
+        """Serve a context by this program from now on."""
+        entry = self._tenants.add(context, program)
+        context.attach(self)
+        return entry
 
     def entry(self, context: ModelContext) -> Entry | None:
         """What the policy sees of a context here, or None where this group does not serve it."""
-        tenant = self._tenants.get(context)
-        return None if tenant is None else tenant.entry
+        return self._tenants.entry(context)
 
     def binds_for(self, context: ModelContext) -> int:
         """How often what serves this context was made resident here."""
         entry = self.entry(context)
-        return 0 if entry is None else self._binds[entry.program.key]
+        return 0 if entry is None else self._binding.swapped[entry.program.key]
 
     def evictions_for(self, context: ModelContext) -> int:
         """How often what serves this context had to make room here."""
         entry = self.entry(context)
-        return 0 if entry is None else self._evicted[entry.program.key]
+        return 0 if entry is None else self._binding.evicted[entry.program.key]
 
     def replace(self, context: ModelContext, program: Program, network: Network) -> Program:
         """Serve later frames of a context by this network of another program; return the one it had."""
-        tenant = self._tenants[context]
-        tenant.network = network
-        before, tenant.entry.program = tenant.entry.program, program
+        before = self._tenants.replace(context, program, network)
         self.poke()
         return before
 
     def detach(self, context: ModelContext, refusal: Callable[[], RepertoryError]) -> Program | None:
         """Serve a context no more; return its program where no other context uses it."""
-        tenant = self._tenants.pop(context, None)
-        if tenant is None:
+        entry = self._tenants.pop(context)
+        if entry is None:
             return None
-        del self._by_entry[tenant.entry]
-        self.state.entries.remove(tenant.entry)
-        self._grants.forget(tenant.entry)
+        self._turns.grants.forget(entry)
         context.detach(self, refusal)
         self.poke()
-        program = tenant.entry.program
-        if self.uses(program):
+        if self.uses(entry.program):
             return None
-        self._binds.pop(program.key, None)
-        self._evicted.pop(program.key, None)
-        return program
+        self._binding.forget(entry.program)
+        return entry.program
 
     def uses(self, program: Program) -> bool:
         """Whether any context here is served by this program."""
-        return any(entry.program.key == program.key for entry in self.state.entries)
+        return next(self._tenants.of(program), None) is not None
+
+    def give_up(self, error: BaseException | None) -> None:
+        """The device will not come back: its contexts are served elsewhere, or fail."""
+        reason = f"{self.name} is out of service for good: {error or 'it was stopped'}"
+        for context in list(self.contexts):
+            self.detach(context, lambda: DeviceLost(reason, family="group"))
+
+    def _refuse(self, program: Program, error: ArtifactError) -> None:
+        """The device refuses a program: its contexts are served elsewhere or not at all."""
+        for context in list(self._tenants.of(program)):
+            self.detach(context, lambda: again(error))
+
+    # -- what contexts tell ------------------------------------------------------------------------
 
     def abandon(self, frame: Frame) -> None:
         """Nobody waits for this frame any more."""
@@ -198,15 +204,12 @@ class DeviceGroup(Actor[GroupOrder]):
         Where nothing is in flight and the group's task only waits, the frame is started in the caller's own
         step: a lone caller then pays for no switch of tasks. Callers that come meanwhile make a batch.
         """
-        if self._parked and self._poked is not None and not self.state.in_flight and not self.flight.fault:
-            self._start_now(now)
-        else:
+        if not self._parked or self._wake.slot is None or self.state.in_flight or self.flight.fault:
             self.poke()
-
-    def _start_now(self, now: float) -> None:
-        self._ask = True
+            return
+        self._turns.ask = True
         try:
-            decision = self._advance(now)
+            decision = self._turns.advance(now)
         except Exception as error:  # noqa: BLE001  (the group's failure, not that of whoever offered)
             self._on_fault(as_fault(error))
             return
@@ -215,25 +218,14 @@ class DeviceGroup(Actor[GroupOrder]):
 
     def poke(self) -> None:
         """Something changed: look again."""
-        self._ask = True
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._poked is not None:
-            poked, self._poked = self._poked, None
-            self._loop.fill(poked)
-
-    def give_up(self, error: BaseException | None) -> None:
-        """The device will not come back: its contexts are served elsewhere, or fail."""
-        reason = f"{self.name} is out of service for good: {error or 'it was stopped'}"
-        for context in list(self._tenants):
-            self.detach(context, lambda: DeviceLost(reason, family="group"))
+        self._turns.ask = True
+        self._wake.up()
 
     # -- one incarnation ---------------------------------------------------------------------------
 
     async def serve(self, inbox: Mailbox[Envelope[GroupOrder]]) -> None:
         self.flight.fault = None
-        inbox.on_arrival = self._wake
+        inbox.on_arrival = self._wake.up
         try:
             if self._used:
                 self.device = self._connect()
@@ -263,47 +255,41 @@ class DeviceGroup(Actor[GroupOrder]):
         self.state.capacity = capabilities.residents
         self._budget.open(capabilities.memory)
         self.state.bind_needs_idle = capabilities.bind_needs_idle
-        self._window = capabilities.window
+        self._turns.open(self.device)
+        self._binding.open()
         self._observer.opened(self)
         self.started.set()
 
     async def _serve(self, inbox: Mailbox[Envelope[GroupOrder]]) -> None:
         while not (inbox.closed and not inbox and not self.state.in_flight):
-            self._raise_fault()
+            self.flight.check()
             if envelope := inbox.receive_nowait() if inbox else None:
                 await self._obey(envelope)
             elif inbox.closed:
                 await self._landing()
             else:
-                decision = self._advance(self._loop.now())
-                if isinstance(decision, Bind) and not self._touches_flight(decision.evict):
-                    await self._bind(decision.entry, decision.evict)
+                decision = self._turns.advance(self._loop.now())
+                if isinstance(decision, Bind) and not self.flight.blocks(decision.evict):
+                    await self._bind(decision)
                     continue
                 self._parked = True
                 try:
-                    await self._changed(decision.until if isinstance(decision, Wait) else math.inf)
+                    await self._wake.wait(decision.until if isinstance(decision, Wait) else math.inf)
                 finally:
                     self._parked = False
 
-    async def _changed(self, until: float = math.inf) -> None:
-        """Wait until poked, at the latest until `until`."""
-        slot = self._poked = self._loop.slot()
-        alarm = None
-        if until < math.inf:
-            alarm = Alarm(self.poke)
-            self._wheel.add(alarm, until)
-        try:
-            await slot
-        finally:
-            self._poked = None
-            if alarm is not None:
-                self._wheel.discard(alarm)
+    async def _bind(self, bind: Bind) -> None:
+        self._turns.ask = True
+        refusal = await self._binding.for_turn(self.device, bind)
+        if refusal is not None:
+            self._refuse(bind.entry.program, refusal)
+        self._turns.ask = True
 
     async def _landing(self) -> None:
         """Wait until something has landed, or something else changed."""
         self._draining = True
         try:
-            await self._changed()
+            await self._wake.wait()
         finally:
             self._draining = False
 
@@ -312,139 +298,8 @@ class DeviceGroup(Actor[GroupOrder]):
         self.flight.clear(DeviceLost(f"{self.name} went out of service", family="group"))
         self._stall.stop()
         self._budget.close()
-        self._withdraw()
-        self._ask = True
-
-    def _advance(self, now: float) -> Bind | Wait | None:
-        """Start what may be started. None: only a completion or a poke changes anything."""
-        barren = 0
-        if self._due is not None and not self._touches_flight(self._due.evict):
-            self._ask = True  # its way is free: what waits may have changed meanwhile
-        while True:
-            if self._ask:
-                self._ask = False
-                self._withdraw()
-            if self._asking:
-                decision = self._consult(now)
-                if not self._grants.all:
-                    return decision
-            before = self.state.in_flight
-            if not self._grants.fill(self._goes_on, now):
-                self._asking = True
-                barren = barren + 1 if self.state.in_flight == before else 0
-                if barren > MAX_BARREN:
-                    raise RuntimeError(f"{self._policy!r} keeps granting turns in which nothing starts")
-            elif not self._asking:
-                return self._due or self._wait
-
-    def _withdraw(self) -> None:
-        """All grants are in question again."""
-        if self._grants.all:
-            self._grants.withdraw()
-        self._due = self._wait = None
-        self._asking = True
-
-    def _consult(self, now: float) -> Bind | Wait | None:
-        """Ask the policy for one decision; where one program is resident at most, one grant is all it has.
-
-        Return what it is where it is no grant.
-        """
-        decision = self._policy.decide(self.state, now)
-        self._observer.decided(self, decision, now)
-        self._due = self._wait = None
-        if isinstance(decision, Grant):
-            more = self._grants.open(decision, now)
-            self._asking = more and self.state.capacity > 1
-            return None
-        if isinstance(decision, Wait):
-            self._wait = decision
-        else:
-            if self.state.bind_needs_idle:
-                self._grants.withdraw()
-            self._due = decision
-        self._asking = False
-        return decision
-
-    def _goes_on(self, grant: Grant, now: float) -> bool:
-        """Start frames of a grant; False when it has ended, True when only the windows are full."""
-        if now >= grant.until:
-            return False
-        state, entry = self.state, grant.entry
-        count = min(self.flight.room(entry.program), self._window - state.in_flight, entry.granted)
-        if count <= 0:
-            return entry.granted > 0
-        if not state.in_flight:
-            self._stall.begin(now)
-        started = self.flight.start(self._by_entry[entry], count, now, self.device.start)
-        return started == count and entry.granted > 0
-
-    # -- binding -----------------------------------------------------------------------------------
-
-    async def _bind(self, entry: Entry, evict: Sequence[Program]) -> ArtifactError | None:
-        """Swap; return why the device refuses the program, where it does."""
-        self._ask = True
-        began = self._loop.now()
-        program = entry.program
-        try:
-            residency = await self._residency(program, evict)
-        except ArtifactError as error:
-            self._refuse(program, error)
-            return error
-        ended = self._loop.now()
-        self.flight.settle_in(residency)
-        self.state.swap = blend(self.state.swap, ended - began)
-        self.swaps += 1
-        self._binds[program.key] += 1
-        entry.turn_since, entry.turn_frames = ended, 0
-        self._observer.swapped(self, program, began, ended)
-        self._ask = True
-        return None
-
-    async def _residency(self, program: Program, evict: Sequence[Program]) -> Residency:
-        """Bind; while the device finds no room, evict one program more, and try again."""
-        why = f"for {program.name}"
-        while True:
-            self._evict(evict, why)
-            try:
-                residency = await self.device.bind(program, evict=evict)
-            except NoRoom as error:
-                self._budget.no_room(program)
-                evict = least_valuable(self.state)[:1]
-                if not evict:
-                    raise ArtifactError(_no_room(self.name, program, error)) from error
-                why = f"for {program.name}, which found no room: {error}"
-                await self._landed(evict)
-            else:
-                assert residency is not None, "a bind of a program returns its residency"
-                return residency
-
-    def _evict(self, programs: Sequence[Program], why: str) -> None:
-        """Programs make room."""
-        gone = [program for program in programs if program.key in self.state.residents]
-        self.flight.evict(programs)
-        for program in gone:
-            self.evictions += 1
-            self._evicted[program.key] += 1
-            self._observer.evicted(self, program, why)
-
-    def _touches_flight(self, evict: Sequence[Program]) -> bool:
-        """Whether a bind that evicts these would change what a started frame needs."""
-        if self.state.bind_needs_idle:
-            return self.state.in_flight > 0
-        return self.flight.needs(evict)
-
-    async def _landed(self, evict: Sequence[Program]) -> None:
-        """Wait until a bind that evicts these touches nothing in flight."""
-        self._raise_fault()
-        while self._touches_flight(evict):
-            await self._landing()
-            self._raise_fault()
-
-    def _refuse(self, program: Program, error: ArtifactError) -> None:
-        """The device refuses a program: its contexts are served elsewhere or not at all."""
-        for context, tenant in list(self._tenants.items()):
-            if tenant.entry.program.key == program.key:
-                self.detach(context, lambda: again(error))
+        self._turns.withdraw()
+        self._turns.ask = True
 
     # -- orders ------------------------------------------------------------------------------------
 
@@ -464,11 +319,11 @@ class DeviceGroup(Actor[GroupOrder]):
             case MakeResident(entry):
                 await self._make_resident(entry)
             case Evict(program):
-                await self._landed([program])
+                await self._binding.landed([program])
                 if not self.uses(program):
                     self.flight.evict([program])
                     await self.device.bind(None, evict=[program])
-                    self._ask = True
+                    self._turns.ask = True
             case Probe():
                 if self.device.capabilities.probe_needs_idle:
                     await self._drain()
@@ -482,22 +337,35 @@ class DeviceGroup(Actor[GroupOrder]):
             return
         evict = making_room(self.state, entry.program)
         if evict is None:
-            raise ConfigError(f"{entry.context.name} does not fit beside what is pinned")
-        await self._landed(evict)
-        if error := await self._bind(entry, evict):
-            raise error
+            raise self._no_place(entry)
+        await self._binding.landed(evict)
+        self._turns.ask = True
+        try:
+            await self._binding.bind(self.device, entry, evict)
+        except ArtifactError as error:
+            self._refuse(entry.program, error)
+            raise
+        except NoRoom as error:  # who gave the order may give it again
+            raise self._binding.no_room(entry.program, error) from error
+        finally:
+            self._turns.ask = True
+
+    def _no_place(self, entry: Entry) -> RepertoryError:
+        if self.state.has_place_for(entry.program):
+            return ArtifactError(f"{entry.program.name} finds no room on {self.name} at the moment")
+        return ConfigError(f"{entry.context.name} does not fit beside what is pinned")
 
     async def _drain(self) -> None:
-        self._raise_fault()
+        self.flight.check()
         while self.state.in_flight:
             await self._landing()
-            self._raise_fault()
+            self.flight.check()
 
     # -- completions -------------------------------------------------------------------------------
 
     def _on_completed(self, completions: Sequence[Completion]) -> None:
         """Settle a batch; called by the device on the event loop."""
-        now = self._loop.now()
+        now, turns = self._loop.now(), self._turns
         breach = self.flight.land(completions)
         if breach is not None:
             self._on_fault(as_fault(breach))
@@ -508,8 +376,8 @@ class DeviceGroup(Actor[GroupOrder]):
         if self._observer.wants_frames:
             for completion in completions:
                 self._observer.finished(self, completion, now)
-        if self._grants.all or self._draining or self._due is not None:
-            self._wake()
+        if turns.grants.all or turns.due is not None or self._draining:
+            self._wake.up()
 
     # -- faults ------------------------------------------------------------------------------------
 
@@ -525,14 +393,3 @@ class DeviceGroup(Actor[GroupOrder]):
     def _on_fault(self, error: DeviceError) -> None:
         self.flight.fault = self.flight.fault or error
         self.poke()
-
-    def _raise_fault(self) -> None:
-        if self.flight.fault is not None:
-            raise self.flight.fault
-
-
-def _no_room(group: str, program: Program, error: NoRoom) -> str:
-    return (
-        f"{program.name} ({program.footprint} bytes, {program.scratch} shared) finds no room on {group},"
-        f" and nothing is left to evict: {error}"
-    )

@@ -119,7 +119,7 @@ class Telemetry(GroupObserver):
 
     def decided(self, group: DeviceGroup, decision: Decision, now: float) -> None:
         told = _told(group.name, decision)
-        if isinstance(decision, Bind) and self._decisions and self._decisions[-1][1][:3] == told[:3]:
+        if told[1] == "bind" and self._decisions and self._decisions[-1][1][:3] == told[:3]:
             return  # asked again after the drain, or by the group's own task: the same decision
         self._decisions.append((now, told))
 

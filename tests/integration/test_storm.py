@@ -15,7 +15,7 @@ import pytest
 
 import repertory
 from repertory.actors.bounds import CLOSE_BOUND
-from repertory.actors.group import DeviceGroup
+from repertory.actors.flightbook import FlightBook
 from repertory.models.errors import DeadlineExceeded, DeviceHung, DeviceLost
 from repertory.models.program import Program
 from repertory.runtime.model import Model
@@ -194,10 +194,10 @@ def _reckless(world: World, library: SimulatedLibmemx, index: int) -> Device:
 async def test_a_device_that_does_not_drain_is_found_out(
     monkeypatch: pytest.MonkeyPatch, anyio_backend: object
 ) -> None:
-    def careless(_group: DeviceGroup, _evict: Sequence[Program]) -> bool:
+    def careless(_flight: FlightBook, _evict: Sequence[Program]) -> bool:
         return False
 
-    monkeypatch.setattr(DeviceGroup, "_touches_flight", careless)
+    monkeypatch.setattr(FlightBook, "blocks", careless)
     machine = Machine(SimulatedMx3(), made=_reckless)
     async with open_runtime([machine.group()], world=VirtualWorld()) as rt:
         models = [await rt.load(dfp(net)) for net in NETS]

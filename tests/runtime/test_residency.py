@@ -7,6 +7,7 @@ import random
 import anyio
 import pytest
 
+from repertory.actors.binding import TRIES
 from repertory.actors.budget import CRAMPED
 from repertory.models.errors import ArtifactError, ConfigError
 from repertory.runtime.rotation import Rotation
@@ -198,12 +199,50 @@ async def test_program_that_finds_no_room_beside_what_is_pinned_is_refused_with_
     async with open_virtual(memory) as rt:
         pinned = await rt.load(sketched("a"), pin=True)
         model = await rt.load(sketched("b"))
+        began = anyio.current_time()
         with pytest.raises(
             ArtifactError, match="nothing is left to evict: b: wanted 80 bytes, and 79 are free"
         ):
             await model.infer(tensor(1))
+        assert anyio.current_time() - began == pytest.approx((TRIES - 1) * CRAMPED, abs=SETTLED)
         await pinned.infer(tensor(1))
         assert residents(rt) == "a"
+
+
+@pytest.mark.parametrize("alone", [False, True])
+async def test_where_the_lack_passes_the_model_is_served_and_the_others_meanwhile(*, alone: bool) -> None:
+    memory = several(3, holding=False)
+    memory.crowded = 0 if alone else 1
+    async with open_virtual(memory) as rt, anyio.create_task_group() as tasks:
+        pinned = None if alone else await rt.load(sketched("a"), pin=True)
+        late = Pending(await rt.load(sketched("b")), 1)
+        tasks.start_soon(late)
+        for _ in range(TRIES - 1):
+            await anyio.sleep(0.9 * CRAMPED)
+            if pinned is not None:
+                await pinned.infer(tensor(2))
+        memory.device.crowded = None
+        assert late.ended is None
+        await anyio.sleep(CRAMPED)
+        assert late.answered_by("b")
+
+
+async def test_who_pins_what_finds_no_room_is_told_at_once_and_may_try_again() -> None:
+    memory = several(3, holding=False)
+    memory.crowded = 1
+    async with open_virtual(memory) as rt:
+        await rt.load(sketched("a"), pin=True)
+        model = await rt.load(sketched("b"))
+        began = anyio.current_time()
+        for told in ("nothing is left to evict", *["finds no room on memory at the moment"] * TRIES):
+            with pytest.raises(ArtifactError, match=told):
+                await rt.pin("b")
+        assert anyio.current_time() - began <= SETTLED
+        memory.device.crowded = None
+        await anyio.sleep(CRAMPED)
+        await rt.pin("b")
+        await model.infer(tensor(1))
+        assert residents(rt) == "ab"
 
 
 @pytest.mark.parametrize("seed", range(2))

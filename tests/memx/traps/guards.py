@@ -212,8 +212,8 @@ GUARDS: Final = (
     ),
     Guard(
         "a disabled context keeps frames, and sends them when it is enabled",
-        "actors/group.py",
-        "return self.state.in_flight > 0",
+        "actors/flightbook.py",
+        "return state.in_flight > 0",
         "return False",
         ("test_swaps.py::test_no_frame_stays_behind_in_a_context_that_is_disabled",),
     ),

@@ -1,0 +1,138 @@
+"""Turns: the policy is asked, and what it grants is started."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, final
+
+from repertory.transports.device import Device
+from repertory.transports.frame import Frame
+
+from .flightbook import FlightBook
+from .grants import Grants
+from .policy import Bind, Decision, Grant, GroupState, Policy, Wait
+from .stall import StallWatch
+from .tenants import Tenants
+
+__all__ = ["MAX_BARREN", "Turns"]
+
+MAX_BARREN: Final = 64
+"""Grants in a row that may start nothing: a policy that goes on so is a bug, not a load."""
+
+
+@final
+class Turns:
+    """Starts frames by the policy's decisions, as many as the windows take.
+
+    Attributes:
+        ask: whether the policy may have changed its mind: set it where something changed.
+        grants: those that are open; they go on with the next completion.
+        due: the bind that waits for completions, or None.
+
+    Args:
+        state: what the policy sees.
+        policy: decides.
+        flight: where frames are started.
+        tenants: whose they are.
+        stall: is told when the device begins to work.
+        decided: told of each decision, and when.
+    """
+
+    def __init__(
+        self,
+        state: GroupState,
+        policy: Policy,
+        *,
+        flight: FlightBook,
+        tenants: Tenants,
+        stall: StallWatch,
+        decided: Callable[[Decision, float], None],
+    ) -> None:
+        self.ask = True
+        self.grants = Grants()
+        self.due: Bind | None = None  # what the policy said last beside the grants
+        self._wait: Wait | None = None
+        self._asking = True  # it may have more to say
+        self._state = state
+        self._policy = policy
+        self._flight = flight
+        self._tenants = tenants
+        self._stall = stall
+        self._decided = decided
+        self._start: Callable[[Frame], None] = _too_early
+        self._window = 0
+
+    def open(self, device: Device) -> None:
+        """Start frames on this device from now on."""
+        self._start, self._window = device.start, device.capabilities.window
+
+    def withdraw(self) -> None:
+        """All grants are in question again."""
+        if self.grants.all:
+            self.grants.withdraw()
+        self.due = self._wait = None
+        self._asking = True
+
+    def advance(self, now: float) -> Bind | Wait | None:
+        """Start what may be started. None: only a completion or a change lets more of it.
+
+        Raises:
+            RuntimeError: the policy grants again and again what starts nothing.
+        """
+        barren = 0
+        if self.due is not None and not self._flight.blocks(self.due.evict):
+            self.ask = True  # its way is free: what waits may have changed meanwhile
+        while True:
+            if self.ask:
+                self.ask = False
+                self.withdraw()
+            if self._asking:
+                decision = self._consult(now)
+                if not self.grants.all:
+                    return decision
+            before = self._state.in_flight
+            if not self.grants.fill(self._goes_on, now):
+                self._asking = True
+                barren = barren + 1 if self._state.in_flight == before else 0
+                if barren > MAX_BARREN:
+                    raise RuntimeError(f"{self._policy!r} keeps granting turns in which nothing starts")
+            elif not self._asking:
+                return self.due or self._wait
+
+    def _consult(self, now: float) -> Bind | Wait | None:
+        """Ask the policy for one decision; where one program is resident at most, one grant is all it has.
+
+        Return what it is where it is no grant.
+        """
+        decision = self._policy.decide(self._state, now)
+        self._decided(decision, now)
+        self.due = self._wait = None
+        if isinstance(decision, Grant):
+            more = self.grants.open(decision, now)
+            self._asking = more and self._state.capacity > 1
+            return None
+        if isinstance(decision, Wait):
+            self._wait = decision
+        else:
+            if self._state.bind_needs_idle:
+                self.grants.withdraw()
+            self.due = decision
+        self._asking = False
+        return decision
+
+    def _goes_on(self, grant: Grant, now: float) -> bool:
+        """Start frames of a grant; False when it has ended, True when only the windows are full."""
+        if now >= grant.until:
+            return False
+        state, entry, flight = self._state, grant.entry, self._flight
+        count = min(flight.rooms.get(entry.program.key, 0), self._window - state.in_flight, entry.granted)
+        if count <= 0:
+            return entry.granted > 0
+        if not state.in_flight:
+            self._stall.begin(now)
+        started = flight.start(self._tenants.by_entry[entry], count, now, self._start)
+        return started == count and entry.granted > 0
+
+
+def _too_early(frame: Frame) -> None:
+    raise AssertionError(f"{frame!r} was to be started before a device is open")
