@@ -127,12 +127,12 @@ def read_programs(root: Fields) -> tuple[XmmProgram, ...]:
     Raises:
         ArtifactError: there are none, or more than four, or one has no code.
     """
-    tables = root.tables(PROGRAMS, PROGRAM_FIELDS)
-    if not 1 <= len(tables) <= MAX_PROGRAMS:
-        raise ArtifactError(f".xmm: {len(tables)} programs, 1 to {MAX_PROGRAMS} are possible")
     programs = tuple(
-        XmmProgram(each.text(0), each.u32(2), each.u32(1), each.u32(3), each.u32(4)) for each in tables
+        XmmProgram(each.text(0), each.u32(2), each.u32(1), each.u32(3), each.u32(4))
+        for each in root.tables(PROGRAMS, PROGRAM_FIELDS)
     )
+    if not 1 <= len(programs) <= MAX_PROGRAMS:
+        raise ArtifactError(f".xmm: {len(programs)} programs, 1 to {MAX_PROGRAMS} are possible")
     for program in programs:
         if not program.size:
             raise ArtifactError(f".xmm: program {program.name!r} has no code")
@@ -185,7 +185,7 @@ def _shape(fields: Fields, name: str, region: Region) -> tuple[tuple[int, ...], 
     dtype, told = shape.u8(2), shape.u32(3)
     if dtype >= len(_TYPES):
         raise fields.tail.error(f"tensor {name!r}: element type {dtype} is not known", shape.position)
-    dims = shape.numbers(0, most=told or MAX_DIMS + 1)
+    dims = shape.numbers(0, most=min(told or MAX_DIMS + 1, MAX_DIMS + 1))
     pitches = shape.numbers(1, most=len(dims))
     if max(told, len(dims)) > MAX_DIMS:
         raise fields.tail.error(f"tensor {name!r}: more than {MAX_DIMS} axes", shape.position)

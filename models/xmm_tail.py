@@ -1,20 +1,23 @@
 """Bounded access to a FlatBuffer by the numbers of its fields, for nobody has published its schema.
 
 The flatbuffers package checks nothing. Here every offset is held against the buffer before something is read
-there, and what is read is counted: tables that point at one another, or a thousand times at the same bytes,
-end in an error and not in a loop.
+there, and what is read is counted, as what it costs here: tables that point at one another, or a thousand
+times at the same bytes, end in an error and not in a loop.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Any, Final, TypeVar, final
 
 from .errors import ArtifactError
 from .extras import load_flatbuffers
 
-__all__ = ["MAX_TABLES", "Fields", "Tail"]
+__all__ = ["MAX_NUMBERS", "MAX_TABLES", "Fields", "Tail"]
+
+MAX_NUMBERS: Final = 1024
+"""Numbers of one list: inputs or outputs of a model or of a node. Public samples hold 16 for a model."""
 
 MAX_TABLES: Final = 8192
 """Tables of one vector: tensors, nodes, programs. Real files have hundreds."""
@@ -27,6 +30,10 @@ _VTABLE: Final = struct.Struct("<HH")
 _WORD: Final = 4
 _SHARED: Final = 8  # times the buffer's size may be read: strings and vtables may be shared
 _SMALL: Final = 4096
+# what is made of a thing takes more memory than the thing; bytes that it counts for beside its own
+_TABLE_COST: Final = 64
+_NUMBER_COST: Final = 12
+_CHARACTER_COST: Final = 1
 
 
 @final
@@ -73,9 +80,17 @@ class Tail:
         """
         if position < 0 or position + size > len(self.data):
             raise self.error(f"{what} does not lie within the tail", position)
-        self._left -= size
+        self.count(size, position)
+
+    def count(self, cost: int, position: int) -> None:
+        """Count what is made of something.
+
+        Raises:
+            ArtifactError: it was too much by now.
+        """
+        self._left -= cost
         if self._left < 0:
-            raise self.error("the tail refers to the same bytes too often", position)
+            raise self.error("costs too much to read: the tail refers to the same bytes too often", position)
 
     def error(self, message: str, position: int) -> ArtifactError:
         """Make an error that tells where in the file it is."""
@@ -99,6 +114,7 @@ class Fields:
 
     def __init__(self, tail: Tail, position: int, wanted: int) -> None:
         self.tail, self.position = tail, position
+        tail.count(_TABLE_COST, position)
         (distance,) = tail.unpacked(_BACK, position, "a table")
         vtable, what = position - distance, "the list of a table's fields"
         length, self._size = tail.unpacked(_VTABLE, vtable, what)
@@ -127,7 +143,9 @@ class Fields:
 
     def text(self, number: int) -> str:
         """Return a string, what is no UTF-8 in it escaped; empty where it is absent."""
-        return self.octets(number).decode("utf-8", "backslashreplace")
+        octets = self.octets(number)
+        self.tail.count(_CHARACTER_COST * len(octets), self.position)
+        return octets.decode("utf-8", "backslashreplace")
 
     def octets(self, number: int) -> bytes:
         """Return a vector of bytes; empty where it is absent."""
@@ -135,9 +153,16 @@ class Fields:
         return self.tail.data[start : start + count]
 
     def numbers(self, number: int, *, most: int | None = None) -> tuple[int, ...]:
-        """Return a vector of u32, or so many of its first entries; empty where it is absent."""
+        """Return a vector of u32, or so many of its first entries; empty where it is absent.
+
+        Raises:
+            ArtifactError: there are more than `MAX_NUMBERS`, and all are asked for.
+        """
         start, count = self._vector(number, _WORD)
+        if most is None and count > MAX_NUMBERS:
+            raise self.tail.error(f"a list of {count} numbers; {MAX_NUMBERS} are possible", start)
         count = count if most is None else min(count, most)
+        self.tail.count(_NUMBER_COST * count, start)
         found: tuple[int, ...] = struct.unpack_from(f"<{count}I", self.tail.data, start)
         return found
 
@@ -146,8 +171,8 @@ class Fields:
         slot = self._slot(number, _WORD)
         return Fields(self.tail, self.tail.pointed(self.position + slot, "a table"), wanted) if slot else None
 
-    def tables(self, number: int, wanted: int) -> Sequence[Fields]:
-        """Return a vector of tables; empty where it is absent.
+    def tables(self, number: int, wanted: int) -> Iterator[Fields]:
+        """Give a vector of tables one by one; empty where it is absent.
 
         Raises:
             ArtifactError: there are more than `MAX_TABLES`: each costs much more than its bytes in the file.
@@ -155,8 +180,8 @@ class Fields:
         start, count = self._vector(number, _WORD)
         if count > MAX_TABLES:
             raise self.tail.error(f"a vector of {count} tables; {MAX_TABLES} are possible", start)
-        places = range(start, start + count * _WORD, _WORD)
-        return [Fields(self.tail, self.tail.pointed(place, "a table"), wanted) for place in places]
+        for place in range(start, start + count * _WORD, _WORD):
+            yield Fields(self.tail, self.tail.pointed(place, "a table"), wanted)
 
     def _slot(self, number: int, size: int) -> int:
         """Return where a field lies in the table; 0 where it is absent."""

@@ -85,6 +85,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "one number": ({"tensors": [tensor("x", IMAGE, size=16)] * 2 + root()[3][1:]}, "inputs have the same"),
     "input twice": ({"inputs": [0, 0]}, r"names \[0, 0\] as its inputs"),
     "output as input": ({"inputs": [7]}, r"names \[7\] as its inputs"),
+    "a list": ({"inputs": [0] * 1025}, "a list of 1025 numbers; 1024 are possible"),
     "a crowd": ({"nodes": [Table({})] * 8193}, "8193 tables; 8192 are possible"),
     "no programs": ({"programs": []}, "0 programs, 1 to 4"),
     "five programs": ({"programs": [Table({1: u32(1)})] * 5}, "5 programs, 1 to 4"),

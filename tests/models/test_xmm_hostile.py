@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import struct
+import sys
 import time
+import tracemalloc
 import zlib
 from collections.abc import Iterator
 from functools import cache
@@ -107,36 +109,53 @@ def test_every_offset_may_lead_anywhere() -> None:
     assert caught.value.offset == len(data)
 
 
-def same(table: object, count: int) -> list[object]:
-    return [table] * count
-
-
-def shared(count: int, name: str) -> bytes:
-    """A vector whose entries all lead to one and the same tensor."""
-    tail = bytearray(built(root(tensors=[tensor(name, shape([4], [1], 1), size=4), *same(0, count)])))
-    at = tail.index(struct.pack("<I", count + 1)) + 4
+def shared(part: str, table: Table, count: int) -> bytes:
+    """A vector of the root whose entries all lead to one and the same table."""
+    tail = bytearray(built(root(**{part: [table, *[0] * (count - 1)]})))
+    at = tail.index(struct.pack("<I", count)) + 4
     target = at + int(struct.unpack_from("<I", tail, at)[0])
-    for place in range(at, at + 4 * (count + 1), 4):
+    for place in range(at, at + 4 * count, 4):
         struct.pack_into("<I", tail, place, target - place)
     return file(bytes(tail))
 
 
-def many_numbers(count: int) -> bytes:
-    """Nodes that all name the same many tensors."""
-    tail = bytearray(built(root(nodes=[Table({4: [0] * count}), *[0] * count])))
-    at = tail.index(struct.pack("<I", count + 1)) + 4
-    target = at + int(struct.unpack_from("<I", tail, at)[0])
-    for place in range(at, at + 4 * (count + 1), 4):
-        struct.pack_into("<I", tail, place, target - place)
-    return file(bytes(tail))
+SHARED = {
+    "tables": shared("nodes", Table({}), 2000),
+    "tensors": shared("tensors", tensor("x", shape([4], [1], 1), size=4), 2000),
+    "numbers": shared("nodes", Table({4: [0x12345678] * 1000}), 2000),
+    "names": shared("nodes", Table({0: "\N{CRAB}" * 3000}), 2000),
+    "bad names": shared("nodes", Table({0: b"\xff" * 12_000}), 2000),
+}
 
 
-@pytest.mark.parametrize(
-    "data", [shared(8_000, "x" * 100_000), many_numbers(8_000)], ids=["names", "numbers"]
-)
-def test_the_same_bytes_are_not_read_again_and_again(data: bytes) -> None:
-    with little_memory(), pytest.raises(ArtifactError, match="refers to the same bytes too often"):
+def steps(data: bytes) -> tuple[int, int]:
+    """Read a bad file; return calls (and returns from them), and the most memory that it took."""
+    count = 0
+
+    def step(*_: object) -> None:
+        nonlocal count
+        count += 1
+
+    tracemalloc.start()
+    sys.setprofile(step)
+    try:
+        assert not is_read(data)
+    finally:
+        sys.setprofile(None)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    return count, peak
+
+
+@pytest.mark.parametrize("what", SHARED)
+def test_the_same_bytes_are_not_read_again_and_again(what: str) -> None:
+    """Neither time (which is counted, and not measured) nor memory is more than a multiple of the file."""
+    data = SHARED[what]
+    with pytest.raises(ArtifactError, match="refers to the same bytes too often"):
         Xmm.read(data)
+    count, peak = steps(data)
+    assert count < 16 * len(data) + 10_000
+    assert peak < 16 * len(data) + 50_000
 
 
 def test_the_same_constant_is_not_checked_again_and_again() -> None:
@@ -146,7 +165,7 @@ def test_the_same_constant_is_not_checked_again_and_again() -> None:
     program = Table(root()[6][0] | {3: u32(zlib.crc32(bytes(32)))})
 
     def heavy_file(count: int) -> bytes:
-        tail = built(root(tensors=[image, *same(heavy, count), *others[1:]], programs=[program]))
+        tail = built(root(tensors=[image, *[heavy] * count, *others[1:]], programs=[program]))
         return file(tail, body=bytes(32) + body_bytes)
 
     assert Xmm.read(heavy_file(2)).weightsize == len(body_bytes)

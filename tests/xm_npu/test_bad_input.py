@@ -275,7 +275,7 @@ async def test_a_forked_child_is_refused_and_takes_nothing_from_its_parent(
         held, made = board.mmz.used, list[str]()
         if via == "cl":
             pid = os.getpid()
-            monkeypatch.setattr("repertory.transports.xm_npu.cl.npu.os.getpid", lambda: pid + 1)
+            monkeypatch.setattr(os, "getpid", lambda: pid + 1)
         else:
             (kernel,) = board._kernels  # pyright: ignore[reportPrivateUsage]
             kernel.pid += 1

@@ -145,6 +145,9 @@ class Npu(ABC):
     async def break_off(self, why: DeviceError) -> Sequence[Ended]:
         """Get rid of a job that does not end: the oldest one fails with `why`, the others are UNDONE.
 
+        Returns no end where the job is spared for once: it has not begun, for jobs of another program are
+        before it. Where it has not when this is called again for it, all are UNDONE.
+
         Raises:
             DeviceHung: this cannot be done here; `why` itself, or what prevented it.
         """

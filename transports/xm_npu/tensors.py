@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from traceback import clear_frames
 
 import numpy as np
 
@@ -21,7 +23,8 @@ def stage(arrays: Sequence[Array], model: Loadable, place: Place) -> None:
     for array, tensor, view in zip(arrays, model.inputs, place.inputs, strict=True):
         stride = len(view) // model.batch
         for item, part in enumerate(np.split(array, model.batch) if model.batch > 1 else [array]):
-            xmm_numbers.write(part, tensor, view[item * stride : item * stride + tensor.size])
+            with _looking():
+                xmm_numbers.write(part, tensor, view[item * stride : item * stride + tensor.size])
 
 
 def take(model: Loadable, place: Place) -> tuple[Array, ...]:
@@ -33,8 +36,19 @@ def take(model: Loadable, place: Place) -> tuple[Array, ...]:
 
 def _taken(view: memoryview, tensor: XmmTensor, model: Loadable) -> Array:
     stride = len(view) // model.batch
-    items = [
-        xmm_numbers.read(view[at * stride : at * stride + tensor.size], tensor, native=model.native)
-        for at in range(model.batch)
-    ]
+    with _looking():
+        items = [
+            xmm_numbers.read(view[at * stride : at * stride + tensor.size], tensor, native=model.native)
+            for at in range(model.batch)
+        ]
     return items[0] if model.batch == 1 else np.concatenate(items)
+
+
+@contextmanager
+def _looking() -> Generator[None]:
+    """Let an error keep no part of the memory, which could not be given back while somebody has it."""
+    try:
+        yield
+    except Exception as error:
+        clear_frames(error.__traceback__)
+        raise

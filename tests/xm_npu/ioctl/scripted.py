@@ -74,6 +74,8 @@ class ScriptedKernel(Kernel):
         blocks: bytes of each block that is taken, by its physical address.
         mapped: physical addresses by those that they are mapped at.
         ends: state and report of jobs that have ended and were not collected.
+        unheard: a job, and its state and report, that ends when somebody looks at a job.
+        behind: jobs that wait behind those of another program.
         last: number of the last job.
         queue: whether there is one.
         pid: of this process.
@@ -91,6 +93,8 @@ class ScriptedKernel(Kernel):
         self.blocks: dict[int, bytearray] = {}
         self.mapped: dict[int, int] = {}
         self.ends: dict[int, tuple[int, int]] = {}
+        self.unheard: tuple[int, int, int] | None = None
+        self.behind: set[int] = set()
         self.last = 0
         self.queue = False
         self.pid = 1000
@@ -173,6 +177,7 @@ class ScriptedKernel(Kernel):
         elif request in {RESET, DESTROY}:
             self.queue, self._resetting = False, True
             self.ends.clear()
+            self.behind.clear()
             if self._out:
                 self.wrong.append("somebody waits for a job of a queue that is dropped")
         elif request == SUBMIT:
@@ -188,6 +193,9 @@ class ScriptedKernel(Kernel):
         self._demand_queue()
         if job > self.last:
             raise OSError(errno.EFAULT, "no such job")
+        if not waits and self.unheard is not None:
+            self.end(*self.unheard)
+            self.unheard = None
         timeout = int.from_bytes(table[16:24], "little") / 1000 if waits else 0.0
         assert timeout or not waits, "this would wait for ever"
         self._out += 1
@@ -199,7 +207,7 @@ class ScriptedKernel(Kernel):
             self._out -= 1
         if end is None and waits:
             raise OSError(errno.EAGAIN, "not yet")
-        state, report = end or (1, 0)
+        state, report = end or (0 if job in self.behind else 1, 0)
         table[4:12] = state.to_bytes(4, "little") + report.to_bytes(4, "little")
         return 0
 

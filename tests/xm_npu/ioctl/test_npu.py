@@ -173,6 +173,45 @@ async def test_a_job_that_ends_while_it_is_broken_off_is_done() -> None:
         assert await rig.fates(second) == [Fate.DONE]
 
 
+async def test_a_job_behind_those_of_another_program_is_spared_once() -> None:
+    async with opened() as rig:
+        runs = [await rig.submit(await rig.load(name)) for name in "ab"]
+        rig.kernel.behind = {1, 2}
+        assert await rig.npu.break_off(WHY) == []
+        rig.kernel.behind = {2}
+        rig.kernel.end(1)
+        assert await rig.fates(runs[0]) == [Fate.DONE]
+        assert await rig.npu.break_off(WHY) == [], "the next one is another job"
+        assert "RESET" not in rig.kernel.calls
+        ends = await rig.npu.break_off(WHY)
+        assert [(end.run, end.fate) for end in ends] == [(runs[1], Fate.UNDONE)], "it never began"
+        assert "jobs of another program" in str(rig.why(ends[0]))
+        last = await rig.submit(runs[1].graph)
+        rig.kernel.behind = {1}
+        assert await rig.npu.break_off(WHY) == []
+        rig.kernel.behind = set()
+        assert [(end.run, end.error) for end in await rig.npu.break_off(WHY)] == [(last, WHY)]
+
+
+@pytest.mark.parametrize(
+    ("state", "fate"), [(JobState.SUCCESS, Fate.DONE), (JobState.ABORT, Fate.FAILED), (None, Fate.UNDONE)]
+)
+async def test_a_job_that_ends_as_it_is_looked_at(state: int | None, fate: Fate) -> None:
+    """Between the last call that waits and the one that looks; where the queue is gone nobody is blamed."""
+    async with opened() as rig:
+        graph = await rig.load()
+        run = await rig.submit(graph)
+        rig.kernel.fail["QUERY_JOB"] = [0 if state is not None else errno.EFAULT]
+        rig.kernel.unheard = None if state is None else (1, state, 0x80 if state == JobState.ABORT else 0)
+        ends = await rig.npu.break_off(WHY)
+        assert [(end.run, end.fate) for end in ends] == [(run, fate)]
+        assert ("RESET" in rig.kernel.calls) == (fate is not Fate.DONE)
+        assert fate is not Fate.FAILED or isinstance(ends[0].error, NpuAborted)
+        again = await rig.submit(graph)
+        rig.kernel.end(rig.kernel.last)
+        assert await rig.fates(again) == [Fate.DONE]
+
+
 async def test_an_npu_that_does_not_stop_is_hung() -> None:
     async with opened() as rig:
         done, culprit = [await rig.submit(await rig.load(name)) for name in "ab"]

@@ -17,8 +17,9 @@ from repertory.models.program import Artifact
 from repertory.transports.frame import Fate
 from repertory.transports.virtual import VirtualWorld
 from repertory.transports.xm_npu.errors import NpuAborted
-from repertory.transports.xm_npu.ioctl.generation import MMZ_GK7206
-from repertory.transports.xm_npu.ioctl.npu import NodeNpu
+from repertory.transports.xm_npu.ioctl.generation import MMZ_GK7206, V500
+from repertory.transports.xm_npu.ioctl.node import NpuNode
+from repertory.transports.xm_npu.ioctl.npu import NPU_NODE, NodeGraph, NodeNpu
 from repertory.transports.xm_npu.npu import Ended, Graph, Run
 from repertory.transports.xm_npu.program import Loadable, loadable, prepare_xmm
 from repertory.transports.xm_npu.simulator.board import Board
@@ -46,6 +47,7 @@ def _times(factor: int) -> Loadable:
 @final
 @dataclass
 class _Bench:
+    world: VirtualWorld
     board: Board
     kernel: SimulatedKernel
     npu: NodeNpu
@@ -90,7 +92,9 @@ async def _bench(*faults: Fault | None, **options: Any) -> AsyncGenerator[_Bench
         kernel = board.kernel()
         npu = NodeNpu(world, kernel, **options)
         await npu.open(bell.ring)
-        bench = _Bench(board, kernel, npu, bell, [await npu.load(_times(factor)) for factor in (2, 3, 4)])
+        bench = _Bench(
+            world, board, kernel, npu, bell, [await npu.load(_times(factor)) for factor in (2, 3, 4)]
+        )
         yield bench
         await npu.close()
         assert board.leaks() == []
@@ -146,6 +150,25 @@ async def test_a_job_that_does_not_end(kind: Kind) -> None:
         assert [(end.run, end.fate) for end in ends] == [(runs[1], Fate.FAILED), (runs[2], Fate.UNDONE)]
         assert ends[0].error is why
         await bench.check(2)
+
+
+async def test_another_program_before_us() -> None:
+    """Its job hangs: ours is spared, then it runs again, and is never blamed."""
+    async with _bench(Fault(Kind.HANG)) as bench:
+        other = NpuNode(bench.board.kernel(), NPU_NODE, V500, bench.world.now)
+        await other.start()
+        await other.create_queue()
+        graph = bench.graphs[0]
+        assert isinstance(graph, NodeGraph)
+        await other.submit(graph.window.steps[0])
+        runs = await bench.ask(1)
+        why = DeviceHung("too long", family="xm-npu")
+        assert await bench.npu.break_off(why) == []
+        ends = await bench.npu.break_off(why)
+        assert [(end.run, end.fate) for end in ends] == [(run, Fate.UNDONE) for run in runs]
+        await bench.check(2)
+        await other.stop()
+        other.close()
 
 
 async def test_another_process_resets_the_npu() -> None:

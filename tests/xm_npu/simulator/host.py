@@ -143,6 +143,7 @@ class Window:
         await self.host.flush(self.phys + start, self.virt + start, size)
 
     async def give_back(self) -> None:
+        self.view.release()
         await self.host.memory(UNMAP, mapped=self.virt)
         await self.host.memory(FREE, phys=self.phys)
 
@@ -227,6 +228,7 @@ class Page:
         for graph in self.graphs:
             assert await cl.xmedia_cl_graph_unload(graph) == 0
         for buffer in self.buffers:
+            buffer.view.release()
             assert await cl.xmedia_mmz_unmap(buffer.virt) == 0
             assert await cl.xmedia_mmz_free(buffer.phys) == 0
         assert await cl.xmedia_cl_release_context(self.context) == 0

@@ -55,6 +55,7 @@ class CtypesXmediaCl(XmediaCl):
         self._callback = NOTIFY(self._called)  # one for all: the library may be about to call it at any time
         _called_by_c.append(self._callback)
         self._bound: dict[int, tuple[CInOut | None, CInOut | None]] = {}  # by graph, as it was last set
+        self._batches: dict[int, dict[int, CInOut]] = {}  # by graph and number of the tensor, likewise
 
     def memory(self, virt: int, size: int) -> memoryview:
         return memoryview((c_uint8 * size).from_address(virt)).cast("B")
@@ -184,8 +185,9 @@ class CtypesXmediaCl(XmediaCl):
         return self._load(name, context, buff, workspace, worksize, weight, weightsize)
 
     async def xmedia_cl_graph_unload(self, graph: int) -> int:
+        kept = self._bound.pop(graph, None), self._batches.pop(graph, None)  # another may get its address
         status = self._status("xmedia_cl_graph_unload", graph)
-        self._bound.pop(graph, None)
+        del kept
         return status
 
     # -- graphs ------------------------------------------------------------------------------------
@@ -205,6 +207,7 @@ class CtypesXmediaCl(XmediaCl):
         )
         if io is not None and c_io is not None:
             c_io.read_into(io)
+            self._batches.setdefault(graph, {})[index] = c_io  # nobody says that the library copies it
         return status
 
     async def xmedia_cl_graph_set_inout(self, graph: int, input: InOut | None, output: InOut | None) -> int:  # noqa: A002

@@ -7,8 +7,10 @@ from typing import Final, final
 
 from repertory.models.errors import ConfigError, NoRoom
 from repertory.models.xmm_tensor import ALIGNMENT, aligned
+from repertory.transports.xm_npu.views import Views
 
 from .library import XmediaCl
+from .process import Process
 from .statuses import check_sys, misuse
 
 __all__ = ["LINE", "PAGE", "MmzBuffer", "Span", "allocate", "pages", "zone_name"]
@@ -20,6 +22,7 @@ LINE: Final = 64
 """Bytes of a line of the cache, and so of what a flush works on."""
 
 _STAGE: Final = 4
+_FREE: Final = "xmedia_mmz_free"
 _BLOCK_NAME, _ZONE_NAME = 15, 31  # characters, without the NUL
 _SIZES: Final = 1 << 32
 
@@ -38,7 +41,8 @@ class MmzBuffer:
 
     def __init__(self, library: XmediaCl, name: str, *, phy: int, virt: int, size: int, cached: bool) -> None:
         self._library = library
-        self._views: list[memoryview] = []
+        self._process = Process()
+        self._views = Views(lambda: library.memory(virt, size))
         self._users: list[str] = []
         self._results: Span | None = None
         self._freed = False
@@ -59,17 +63,20 @@ class MmzBuffer:
 
     @property
     def data(self) -> memoryview:
-        """Its bytes, writable, until `free`, which releases this view.
+        """Its bytes, writable, until `free`; see `view`."""
+        return self.view(0, self.size)
 
-        Parts of it, and arrays that were made from it, must not be used then.
+    def view(self, offset: int, size: int) -> memoryview:
+        """Return a part of its bytes, writable.
+
+        It is released by `free`. That is refused while a part or an array lives that was made of it.
 
         Raises:
-            NpuRefusal: it was freed.
+            NpuRefusal: it is no part of it, or it was freed.
+            DeviceLost: this is a forked child.
         """
-        self._check("xmedia_mmz_map")
-        if not self._views:
-            self._views.append(self._library.memory(self.virt, self.size))
-        return self._views[0]
+        self.span(offset, size)
+        return self._views.take(offset, size)
 
     def span(self, offset: int = 0, size: int | None = None) -> Span:
         """Return a part of it.
@@ -124,27 +131,36 @@ class MmzBuffer:
         """Give it back; any number of times.
 
         Raises:
-            NpuRefusal: a graph uses it, which must be unloaded first; an array lies on it, which would read
-                memory that is gone; or the driver refuses.
+            NpuRefusal: a graph uses it, which must be unloaded first; `revoke`; or the driver refuses.
+            DeviceLost: this is a forked child.
         """
-        call = "xmedia_mmz_free"
         if self._freed:
             return
+        self._process.check()
         if self._users:
-            raise misuse(8, call, f"{self!r} is in use by {self._users[0]}: unload that first")
-        try:
-            while self._views:
-                self._views[-1].release()
-                self._views.pop()
-        except BufferError as error:
-            raise misuse(8, call, f"{self!r} has an array on it: drop that first") from error
+            raise misuse(8, _FREE, f"{self!r} is in use by {self._users[0]}: unload that first")
+        self.revoke()
         self._freed = True
-        unmapped = await self._library.xmedia_mmz_unmap(self.virt)
-        freed = await self._library.xmedia_mmz_free(self.phy)
+        try:
+            unmapped = await self._library.xmedia_mmz_unmap(self.virt)
+        finally:
+            freed = await self._library.xmedia_mmz_free(self.phy)
         check_sys("xmedia_mmz_unmap", unmapped, stage=8)
-        check_sys("xmedia_mmz_free", freed, stage=8)
+        check_sys(_FREE, freed, stage=8)
+
+    def revoke(self) -> None:
+        """Release all views of it.
+
+        Raises:
+            NpuRefusal: a part or an array lives that was made of one, and would read memory that is gone.
+        """
+        try:
+            self._views.revoke()
+        except BufferError as error:
+            raise misuse(8, _FREE, f"{self!r} has an array on it: drop that first") from error
 
     def _check(self, call: str) -> None:
+        self._process.check()
         if self._freed:
             raise misuse(_STAGE, call, f"{self!r} is used after it was freed")
 
@@ -177,7 +193,11 @@ class Span:
     @property
     def data(self) -> memoryview:
         """Its bytes, writable."""
-        return self.buffer.data[self.offset : self.offset + self.size]
+        return self.buffer.view(self.offset, self.size)
+
+    def part(self, offset: int, size: int) -> Span:
+        """Return a part of it."""
+        return self.buffer.span(self.offset + offset, size)
 
     def meets(self, other: Span) -> bool:
         """Whether the two share a line of the cache."""
@@ -250,7 +270,11 @@ async def allocate(
     phy = await library.xmedia_mmz_alloc(zone, name.encode()[:_BLOCK_NAME], size)
     if not phy:
         raise NoRoom(f"stage 4, {call}: no {size} bytes in one piece for {name}", wanted=size)
-    virt = await library.xmedia_mmz_map(phy, size, cached)
+    try:
+        virt = await library.xmedia_mmz_map(phy, size, cached)
+    except BaseException:
+        await library.xmedia_mmz_free(phy)
+        raise
     if not virt:
         await library.xmedia_mmz_free(phy)
         raise misuse(_STAGE, "xmedia_mmz_map", f"{name}: {size} bytes at {phy:#x} were not mapped")

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import os
+import logging
 from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias, final
 
 from repertory.models.errors import ConfigError, DeviceLost, NoRoom, RepertoryError
+from repertory.transports.xm_npu.errors import NpuRefusal
 
 from .buffer import MmzBuffer, Span, allocate, pages, zone_name
 from .graph import LoadedGraph
 from .library import DeviceType, XmediaCl
 from .loader import NODE_HINT
 from .model import Model, ModelSizes, given, query_sizes, suffix
+from .process import Process
 from .sides import shared_sides
-from .statuses import check, check_load, check_process, check_sys, misuse
+from .statuses import check, check_load, check_sys, misuse
 
 __all__ = ["DEFAULT_NODE", "Devices", "System"]
 
@@ -29,13 +31,16 @@ _TYPES: Final = {"all": DeviceType.ALL, "npu": DeviceType.NPU}
 
 _ALL: Final = "current libraries want all of them: devices=all"
 
+_log = logging.getLogger("repertory.xm_npu")
+
 
 @final
 class System:
     """The library in use, with its context; an async context manager in driver code.
 
     Entering makes stages 1 and 2. Leaving makes stage 8 in the order that is safe, whatever is still open:
-    graphs are unloaded, then context, devices, library and system are released, and memory is freed last.
+    graphs are unloaded, then context, devices, library and system are released, and memory is freed last. In
+    a forked child every call is refused, and leaving does nothing: what there is is the parent's.
 
     Args:
         library: the vendor's, or a simulated one.
@@ -68,7 +73,7 @@ class System:
         self._undo: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self._devices: list[int] = []
         self._context = 0
-        self._process = 0
+        self._process: Process | None = None
         self._graphs: list[LoadedGraph] = []
         self._buffers: list[MmzBuffer] = []
 
@@ -89,6 +94,11 @@ class System:
         return bool(self._context)
 
     @property
+    def inherited(self) -> bool:
+        """Whether this is a fork of the process that opened it."""
+        return self._process is not None and self._process.inherited
+
+    @property
     def held(self) -> int:
         """Bytes of memory, in whole pages, that were allocated and not freed."""
         return sum(pages(each.size) for each in self._buffers if not each.freed)
@@ -97,12 +107,13 @@ class System:
         """Make stages 1 and 2; nothing stays behind where that fails.
 
         Raises:
-            DeviceLost: there is no NPU.
+            DeviceLost: there is no NPU; or this is a forked child.
             NpuRefusal: a call was refused.
         """
+        self.check_process()
         if self._undo:
             raise misuse(1, "xmedia_sys_init", "the library is open already")
-        self._process = os.getpid()
+        self._process = Process()
         try:
             await self._initialise()
             await self._get_devices()
@@ -111,25 +122,45 @@ class System:
             await self.close()
             raise
 
-    async def close(self) -> RepertoryError | None:
-        """Make stage 8; any number of times. Goes on after a refusal, and returns the first one.
+    def check_process(self) -> None:
+        """Refuse what a forked child asks of its parent's library.
 
-        In a forked child nothing is done: what there is is the parent's.
+        Raises:
+            DeviceLost: this is a child; names both processes.
         """
-        if self._process != os.getpid():
+        if self._process is not None:
+            self._process.check()
+
+    async def close(self) -> RepertoryError | None:
+        """Make stage 8; any number of times. Goes on after an error, and returns the first refusal.
+
+        A graph that must not be unloaded, for a job of it is in flight or an array lies on its memory, stays,
+        and with it the library. A block with an array on it stays mapped, and is logged. What has stayed is
+        tried again by the next call.
+        """
+        if self.inherited:
             return None
-        failures: list[RepertoryError] = []
+        failures: list[BaseException] = []
         for graph in reversed(self._graphs):
             await _attempt(graph.unload, failures)
+        self._graphs = [each for each in self._graphs if each.loaded]
+        if not self._graphs:
+            await self._release(failures)
+        return _first(failures)
+
+    async def _release(self, failures: list[BaseException]) -> None:
+        """Release all but graphs, of which there are none."""
         while self._undo:
             await _attempt(self._undo.pop(), failures)
-        for buffer in self._buffers:
-            if not buffer.freed:
-                await _attempt(buffer.free, failures)
-        self._graphs.clear()
-        self._buffers.clear()
         self._context = 0
-        return failures[0] if failures else None
+        for buffer in self._buffers:
+            try:
+                buffer.revoke()
+            except NpuRefusal as error:
+                _log.warning("%s; it stays mapped", str(error))
+            else:
+                await _attempt(buffer.free, failures)
+        self._buffers = [each for each in self._buffers if not each.freed]
 
     # -- stages 1 and 2 ----------------------------------------------------------------------------
 
@@ -288,7 +319,7 @@ class System:
     def _check(self, stage: int, call: str) -> None:
         if not self._context:
             raise misuse(stage, call, "the library is not open: stages 1 and 2 come first")
-        check_process(self._process)
+        self.check_process()
 
     async def _release_context(self) -> None:
         status = await self._library.xmedia_cl_release_context(self._context)
@@ -317,8 +348,16 @@ def _passed(buffer: MmzBuffer | None, size: int) -> tuple[int, int]:
     return (buffer.virt, buffer.size) if buffer is not None and size else (0, 0)
 
 
-async def _attempt(release: Callable[[], Coroutine[Any, Any, None]], failures: list[RepertoryError]) -> None:
+async def _attempt(release: Callable[[], Coroutine[Any, Any, None]], failures: list[BaseException]) -> None:
     try:
         await release()
-    except RepertoryError as error:
+    except BaseException as error:  # noqa: BLE001  (told in the end)
         failures.append(error)
+
+
+def _first(failures: list[BaseException]) -> RepertoryError | None:
+    """Return the first refusal; what else was raised is raised."""
+    for each in failures:
+        if not isinstance(each, RepertoryError):
+            raise each
+    return next((each for each in failures if isinstance(each, RepertoryError)), None)

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, final
 
 from repertory.models.xmm_tensor import MAX_BATCH, aligned, batched
 from repertory.transports.xm_npu.errors import ClStatus, NpuAborted, cl_refusal
+from repertory.transports.xm_npu.views import Views
 
 from .buffer import MmzBuffer, Span
 from .job import Job
 from .library import InOut, Notify, Tensor, XmediaCl
 from .model import Model
+from .process import Process
 from .sides import Side, ask, label, span_bytes
-from .statuses import check, check_process, check_sys, misuse
+from .statuses import check, check_sys, misuse
 
 __all__ = ["LoadedGraph", "aborted"]
 
 _SET: Final = "xmedia_cl_graph_set_inout"
 _RUN: Final = "xmedia_cl_graph_process"
 _SUBMIT: Final = "xmedia_cl_graph_submit"
+_UNLOAD: Final = "xmedia_cl_graph_unload"
 
 
 @final
@@ -62,7 +65,8 @@ class LoadedGraph:
         self._placed: dict[tuple[Side, int], InOut] = {}
         self._job: Job | None = None
         self._way: str | None = None
-        self._process = os.getpid()
+        self._process = Process()
+        self._looks: dict[tuple[int, int], Views] = {}  # at memory that goes with the graph
         self.name = name
         self.shared: frozenset[Side] = frozenset()
         self.loaded = True
@@ -101,6 +105,8 @@ class LoadedGraph:
     def view(self, tensor: Tensor, size: int | None = None) -> memoryview:
         """Return the bytes of a tensor that has an address, as those inside the workspace have.
 
+        The view is released with the workspace's memory: with the graph where that is the library's.
+
         Args:
             tensor: which, as `inputs` or `outputs` told it just now.
             size: bytes, where a batch has more than the tensor.
@@ -111,7 +117,20 @@ class LoadedGraph:
         self._check(7, _SET)
         if not tensor.addr:
             raise misuse(7, _SET, f"{self.name}: {label(tensor)} has no address yet")
-        return self._library.memory(tensor.addr, tensor.size if size is None else size)
+        size = tensor.size if size is None else size
+        if (span := self._in_workspace(tensor.addr, size)) is not None:
+            return span.data
+        key = tensor.addr, size
+        if key not in self._looks:
+            self._looks[key] = Views(partial(self._library.memory, *key))
+        return self._looks[key].take(0, size)
+
+    def _in_workspace(self, start: int, size: int) -> Span | None:
+        """Return where in our workspace something lies, if the workspace is ours."""
+        workspace = self._workspace
+        if workspace is None or not workspace.virt <= start < workspace.virt + workspace.size:
+            return None
+        return workspace.span(start - workspace.virt, size)
 
     async def _ask(self, side: Side) -> InOut:
         self._check(6, f"xmedia_cl_graph_get_{side}")
@@ -229,17 +248,30 @@ class LoadedGraph:
         """Stage 8: free the graph; its memory may be freed from then on. Any number of times.
 
         Raises:
-            NpuRefusal: a job is in flight; or the library refuses, and the graph is gone for us all the same.
+            NpuRefusal: a job is in flight; an array lies on memory that goes with the graph; or the library
+                refuses, and the graph is gone for us all the same.
+            DeviceLost: this is a forked child.
         """
         if not self.loaded:
             return
-        self._check_idle("xmedia_cl_graph_unload", stage=8)
+        self._check_idle(_UNLOAD, stage=8)
+        self._revoke()
         self.loaded = False
-        status = await self._library.xmedia_cl_graph_unload(self._handle)
-        self._let_go()
-        for buffer in self._held:
-            buffer.drop(self.name)
-        check("xmedia_cl_graph_unload", status, stage=8)
+        try:
+            status = await self._library.xmedia_cl_graph_unload(self._handle)
+        finally:
+            self._let_go()
+            self._model = None
+            for buffer in self._held:
+                buffer.drop(self.name)
+        check(_UNLOAD, status, stage=8)
+
+    def _revoke(self) -> None:
+        try:
+            for views in self._looks.values():
+                views.revoke()
+        except BufferError as error:
+            raise misuse(8, _UNLOAD, f"{self.name} has an array on its workspace: drop that first") from error
 
     # -- checks and bookkeeping --------------------------------------------------------------------
 
@@ -297,9 +329,8 @@ class LoadedGraph:
         """Flush tensors inside the workspace, whoever owns it; each line once."""
         start = min(tensor.addr for tensor in tensors)
         size = max(tensor.addr + batched(tensor.size, self.batch) for tensor in tensors) - start
-        workspace = self._workspace
-        if workspace is not None and workspace.virt <= start < workspace.virt + workspace.size:
-            await workspace.flush_lines(start - workspace.virt, size)
+        if (span := self._in_workspace(start, size)) is not None:
+            await span.flush()
             return
         call = "xmedia_mmz_virt_to_phy"
         self._library.require(call)
@@ -324,7 +355,7 @@ class LoadedGraph:
         self._bound = {}
 
     def _check(self, stage: int, call: str) -> None:
-        check_process(self._process)
+        self._process.check()
         if not self.loaded:
             raise misuse(stage, call, f"{self.name} is used after it was unloaded")
 

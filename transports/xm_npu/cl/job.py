@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final, final
 
 from .library import EventStatus, Notify, XmediaCl
+from .process import Process
 from .statuses import check, misuse
 
 __all__ = ["Job"]
@@ -32,6 +33,7 @@ class Job:
         self._library = library
         self._event = event
         self._ended = ended
+        self._process = Process()
         self.final = False
         self.status = EventStatus.QUEUED
 
@@ -47,7 +49,9 @@ class Job:
 
         Raises:
             NpuRefusal: the library refuses to tell, or to release the event.
+            DeviceLost: this is a forked child.
         """
+        self._process.check()
         if self.final:
             return self.status
         state, status = await self._library.xmedia_cl_query_event_status(self._event)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -29,7 +28,7 @@ from .buffer import PAGE, MmzBuffer, pages
 from .context import DEFAULT_NODE, Devices, System
 from .library import XmediaCl
 from .resident import ClGraph, Outputs, Settings
-from .statuses import check_process, no_memory_node
+from .statuses import no_memory_node
 from .workspaces import Workspaces
 
 __all__ = ["GRACE", "LISTENING", "POLLING", "ClNpu", "OwnMemory"]
@@ -104,7 +103,6 @@ class ClNpu(Npu):
         self._workspaces = Workspaces(self._workspace)
         self._graphs: dict[ClGraph, Loadable] = {}
         self._settings: Settings | None = None
-        self._process = 0
         self._lock: FileLock | None = None
         if lock_dir is not None:
             lock = lock_dir / f"repertory-{node.name}.lock"
@@ -118,7 +116,6 @@ class ClNpu(Npu):
     async def open(self, bell: Callable[[], None]) -> None:
         if self._lock is not None:
             self._lock.acquire()
-        self._process = os.getpid()
         self._bell = bell
         self._settings = Settings(
             own=self._own,
@@ -236,7 +233,7 @@ class ClNpu(Npu):
         }
 
     async def close(self) -> None:
-        if self._process in {0, os.getpid()}:  # a forked child has nothing of it to give back
+        if not self._system.inherited:  # a forked child has nothing of it to give back
             await self._end(GRACE)
         if self._lock is not None:
             self._lock.release()
@@ -244,7 +241,7 @@ class ClNpu(Npu):
     # -- bookkeeping -------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        check_process(self._process)
+        self._system.check_process()
         if not self._system.opened:
             raise DeviceLost("the NPU is not open", family="xm-npu")
 
@@ -268,7 +265,7 @@ class ClNpu(Npu):
 
     async def _close_late(self) -> None:
         """Give back what others of this process left to jobs that have ended since."""
-        mine = [each for each in _late if each._library is self._library and each._process == self._process]
+        mine = [each for each in _late if each._library is self._library and not each._system.inherited]
         for npu in mine:
             await npu._end(0)
 

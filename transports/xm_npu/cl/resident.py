@@ -75,11 +75,10 @@ class Spot:
         span = self.spans[side]
         if span is None:
             return tuple(memoryview(copy) for copy in self._copies[side])
-        data, at = span.data, 0
-        views = list[memoryview]()
+        at, views = 0, list[memoryview]()
         for tensor in tensors:
             size = batched(tensor.size, batch)
-            views.append(data[at : at + size])
+            views.append(span.part(at, size).data)
             at += aligned(size)
         return tuple(views)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Final
 
 from repertory.models.errors import DeviceLost, NoRoom
@@ -15,7 +14,6 @@ __all__ = [
     "MEMORY_NODE",
     "check",
     "check_load",
-    "check_process",
     "check_sys",
     "misuse",
     "no_memory_node",
@@ -86,17 +84,3 @@ def check_sys(call: str, status: int, *, stage: int, node: str = "") -> None:
         raise no_node(call, status, stage=stage, node=node)
     if status:
         raise sys_refusal(call, status, stage=stage)
-
-
-def check_process(opener: int) -> None:
-    """Refuse what a forked child asks of its parent's library.
-
-    Raises:
-        DeviceLost: this is not the process that opened it.
-    """
-    if opener != os.getpid():
-        raise DeviceLost(
-            f"the NPU was opened by process {opener}, this is {os.getpid()}: its memory is bound to that one;"
-            " open it again here",
-            family="xm-npu",
-        )

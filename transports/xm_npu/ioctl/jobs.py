@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from typing import Final, final
 
 from repertory.models.errors import DeviceError, DeviceHung, DeviceLost, again
 from repertory.transports.frame import Fate
 from repertory.transports.world import World
-from repertory.transports.xm_npu.errors import NpuAborted, NpuRefusal
+from repertory.transports.xm_npu.errors import NpuRefusal
 from repertory.transports.xm_npu.npu import Ended, Run
 
+from .flight import Flight, somebody, taken_along, unusable, verdicts
 from .generation import JobState
 from .node import NpuNode
 from .waiter import Landing, Waiter
@@ -21,31 +21,6 @@ from .window import Window
 __all__ = ["JobQueue"]
 
 _QUEUE_LOST: Final = frozenset({errno.EFAULT, errno.EBUSY})
-_STOPPED: Final[Mapping[int, str]] = {
-    JobState.SYNC: "was stopped by the code",
-    JobState.TEMP: "is at a breakpoint",
-    JobState.ABORT: "aborted its job",
-}
-
-
-@final
-@dataclass(slots=True, eq=False)
-class _Flight:
-    """A run whose jobs the driver has.
-
-    Attributes:
-        run: which.
-        name: of its model.
-        jobs: those that have not ended.
-        whole: whether all its jobs were submitted.
-        blame: why it is to blame for a failure, where it is.
-    """
-
-    run: Run
-    name: str
-    jobs: list[int] = field(default_factory=list[int])
-    whole: bool = True
-    blame: NpuAborted | None = None
 
 
 @final
@@ -74,7 +49,7 @@ class JobQueue:
         self._bell = bell
         self._reload = reload
         self._waiter = Waiter(world, node, bell)
-        self._flights: list[_Flight] = []
+        self._flights: list[Flight] = []
         self._last = 0
         self._trouble: DeviceError | None = None
         self._foreign = False  # the queue is another's by now
@@ -97,7 +72,7 @@ class JobQueue:
         """
         if self._fatal is not None:
             raise again(self._fatal)
-        flight = _Flight(run, window.name)
+        flight = Flight(run, window.name)
         for step in window.steps:
             try:
                 job = await self._node.submit(step)
@@ -122,16 +97,34 @@ class JobQueue:
         return await self._recovered(ended, None)
 
     async def break_off(self, why: DeviceError) -> list[Ended]:
-        """See `Npu.break_off`."""
+        """See `Npu.break_off`: the oldest run is spared once if it has not begun, and never blamed then."""
         if not self._flights:
             return []
-        hung = self._flights[0]
+        oldest = self._flights[0]
         await self._waiter.park()
         ended = self._land(self._waiter.take())
-        if ended and self._trouble is None:  # it has ended after all
+        stuck = self._trouble is None and not ended and await self._stuck(oldest, ended)
+        if self._trouble is None and not stuck:
             self._waiter.go_on()
             return ended
-        return await self._recovered(ended, why, hung)
+        return await self._recovered(ended, why, oldest if stuck else None)
+
+    async def _stuck(self, oldest: Flight, ended: list[Ended]) -> bool:
+        """Whether the oldest run has begun and does not end; `ended` gets it if it has in this moment."""
+        job = oldest.jobs[0]
+        try:
+            status = await self._node.query(job)
+        except NpuRefusal as refusal:
+            self._failed(oldest, Landing(job, self._now(), None, refusal))
+            return False
+        if status.state == JobState.PEND:
+            if oldest.spared:
+                self._troubled(DeviceError("jobs of another program before it do not end", family="xm-npu"))
+            oldest.spared = True
+        elif not status.pending:
+            self._waiter.unwatch(job)
+            ended += self._land([Landing(job, self._now(), status)])
+        return status.state == JobState.PROCESS
 
     async def close(self) -> None:
         """Stop the NPU if a job of ours runs, and leave the queue. Raises DeviceErrors, once all is tried."""
@@ -148,7 +141,7 @@ class JobQueue:
     def _number(self, job: int) -> None:
         """Job numbers rise, unless somebody else has made the queue anew."""
         if job <= self._last:
-            self._troubled(_somebody(), foreign=True)
+            self._troubled(somebody(), foreign=True)
         self._last = job
 
     def _land(self, landings: Iterable[Landing]) -> list[Ended]:
@@ -167,34 +160,32 @@ class JobQueue:
                 ended.append(Ended(flight.run, Fate.DONE, landing.at))
         return ended
 
-    def _failed(self, flight: _Flight, landing: Landing) -> None:
+    def _failed(self, flight: Flight, landing: Landing) -> None:
         """Note why a job did not end well, and whether that is its own fault."""
         status = landing.status
         if status is None:  # of a job that was submitted: the queue that it was in is gone
-            self._troubled(landing.error or _somebody(), foreign=True)
+            self._troubled(landing.error or somebody(), foreign=True)
         elif status.pending:
             pass  # a look at it, and no end
         elif status.state == JobState.ABORT and not status.report:
-            self._troubled(_taken_along("a job of another process"))
+            self._troubled(taken_along("a job of another process"))
         elif status.state == JobState.UNKNOWN:
-            self._troubled(_somebody(), foreign=True)
+            self._troubled(somebody(), foreign=True)
         else:
-            how = _STOPPED.get(status.state, f"ended its job in state {status.state}")
-            flight.blame = NpuAborted(f"{flight.name}: the NPU {how}", call="WAIT_JOB", report=status.report)
-            self._troubled(flight.blame)
+            self._troubled(flight.blamed(status))
 
     async def _recovered(
-        self, ended: list[Ended], why: DeviceError | None, hung: _Flight | None = None
+        self, ended: list[Ended], why: DeviceError | None, hung: Flight | None = None
     ) -> list[Ended]:
         """Make the NPU usable again, and say of every run what became of it."""
         try:
             await self._waiter.park()
             ended += self._land(self._waiter.take())
             ended += self._land(await self._looks())
-            ends = self._verdicts(why, hung)
+            ends = verdicts(self._flights, self._now(), hung=hung, why=why, trouble=self._trouble)
             await self._renew()
         except DeviceError as error:
-            self._fatal = error if isinstance(error, DeviceHung | DeviceLost) else _unusable(error)
+            self._fatal = error if isinstance(error, DeviceHung | DeviceLost) else unusable(error)
             if not ended:
                 raise again(self._fatal) from error
             self._bell()  # what is done is told first
@@ -217,19 +208,6 @@ class JobQueue:
                 return []  # it is another's, and so may be what was told before
         return [landing for landing in landings if self._sure or not landing.well]
 
-    def _verdicts(self, why: DeviceError | None, hung: _Flight | None) -> list[Ended]:
-        blamed = next((flight for flight in self._flights if flight.blame is not None), None)
-        if blamed is None and hung in self._flights:
-            blamed = hung
-        now, ends = self._now(), list[Ended]()
-        for flight in self._flights:
-            if flight is blamed:
-                ends.append(Ended(flight.run, Fate.FAILED, now, flight.blame or why))
-            else:
-                cause = _taken_along(blamed.name) if blamed else _plain(self._trouble)
-                ends.append(Ended(flight.run, Fate.UNDONE, now, cause))
-        return ends
-
     async def _renew(self) -> None:
         """Reset the NPU; job numbers begin at 1 again, so nobody may ask for an old one from here on."""
         await self._node.reset()
@@ -239,24 +217,3 @@ class JobQueue:
         self._last, self._trouble, self._foreign, self._sure = 0, None, False, True
         self._reload()
         self._waiter.go_on()
-
-
-def _taken_along(name: str) -> DeviceError:
-    return DeviceError(f"the job was dropped: the abort of {name} took it along", family="xm-npu")
-
-
-def _somebody() -> DeviceError:
-    return DeviceError("the job was dropped: somebody else has reset the NPU", family="xm-npu")
-
-
-def _plain(cause: DeviceError | None) -> DeviceError:
-    return DeviceError(f"the job was not run: {cause}", family="xm-npu")
-
-
-def _unusable(error: DeviceError) -> DeviceLost:
-    return DeviceLost(
-        f"the NPU cannot be made usable again: {error}",
-        family="xm-npu",
-        call=error.call,
-        status=error.status,
-    )

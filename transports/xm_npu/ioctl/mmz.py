@@ -9,6 +9,7 @@ from typing import Final, final
 
 from repertory.models.errors import ConfigError, DeviceError, NoRoom
 from repertory.transports.xm_npu.errors import NpuRefusal
+from repertory.transports.xm_npu.views import Views
 
 from .generation import FLUSH_RANGE, MmzLayout
 from .handle import Call, Handle
@@ -43,7 +44,7 @@ class Block:
         self.cached = cached
         self.mapped = 0  # address in this process, or 0
         self._mmz = mmz
-        self._views: list[memoryview] = []
+        self._views = Views(lambda: mmz.memory(self))
 
     def view(self, offset: int, size: int) -> memoryview:
         """Return a stretch of its bytes, writable; it can be used until the block is closed."""
@@ -51,9 +52,7 @@ class Block:
             raise ValueError(f"{size} bytes at {offset} do not lie within {self.size}")
         if not self.mapped:
             raise ValueError(f"block {self.name} was given back")
-        part = self._mmz.memory(self)[offset : offset + size]
-        self._views.append(part)
-        return part
+        return self._views.take(offset, size)
 
     async def flush(self, offset: int, size: int) -> None:
         """Write back what the CPU has in its cache of these bytes, and drop it there; never after a run.
@@ -70,9 +69,7 @@ class Block:
             NpuRefusal: EBUSY, it is mapped elsewhere, and the kernel frees it at the last unmap; or another.
         """
         try:
-            while self._views:
-                self._views[-1].release()  # whoever still uses one gets a ValueError, and no unmapped memory
-                self._views.pop()
+            self._views.revoke()
         except BufferError as error:
             raise NpuRefusal(
                 f"UNMAP: block {self.name} is still looked at here; it is given back when its node is closed",

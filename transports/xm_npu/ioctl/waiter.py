@@ -82,6 +82,11 @@ class Waiter:
             self._jobs.append(job)
             self._condition.notify()
 
+    def unwatch(self, job: int) -> None:
+        """Wait for this job no longer: somebody has asked how it ended; parked."""
+        with self._condition:
+            self._jobs.remove(job)
+
     def take(self) -> list[Landing]:
         """Return what has landed since.
 

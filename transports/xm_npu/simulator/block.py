@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final, final
+from weakref import ReferenceType, ref
 
 import numpy as np
 
@@ -66,6 +67,7 @@ class Block:
         self.doomed = False
         self._memory: Array | None = None
         self._view: Array | None = None
+        self._given: list[ReferenceType[Array]] = []
         self._cache: Cached | None = None
 
     def __repr__(self) -> str:
@@ -100,9 +102,16 @@ class Block:
             self._view = self._cache = None
             self.virt = self.address = 0
 
+    @property
+    def looked_at(self) -> bool:
+        """Whether the host still has views of it, which must not be used once it is unmapped."""
+        return any(each() is not None for each in self._given)
+
     def view(self, start: int, size: int) -> memoryview:
         """Return what the host sees; it is mapped."""
-        view = self._seen()[start : start + size].data
+        part = self._seen()[start : start + size]
+        self._given = [*(each for each in self._given if each() is not None), ref(part)]
+        view = part.data
         return view if self.writable else view.toreadonly()
 
     def flush(self, start: int, size: int) -> Flushed:

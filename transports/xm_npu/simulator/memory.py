@@ -118,6 +118,8 @@ class Mmz:
         if not block.mappings:
             refuse(errno.EIO, f"UNMAP of {block!r}, which is not mapped")
         block.unmap()
+        if block.looked_at and not block.mappings:
+            self._note(f"{block!r} is unmapped, and the host still looks at it")
         self._go(block)
 
     def refer(self, phys: int, count: int) -> None:
