@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import bisect
-import heapq
 import math
 from collections import deque
+from itertools import islice
 from typing import final
 
 from repertory.transports.frame import Frame
@@ -23,11 +23,16 @@ class _Lane:
     __slots__ = ("plain", "timed")
 
     def __init__(self) -> None:
-        self.timed: list[tuple[float, int, Frame]] = []
+        self.timed: deque[tuple[float, int, Frame]] = deque()
         self.plain: deque[Frame] = deque()
 
     def push(self, frame: Frame) -> None:
-        heapq.heappush(self.timed, (frame.deadline, frame.seq, frame))
+        entry = (frame.deadline, frame.seq, frame)
+        timed = self.timed
+        if not timed or timed[-1] < entry:  # nearly always: one model's requests have one timeout
+            timed.append(entry)
+        else:
+            bisect.insort(timed, entry)
 
     def push_back(self, frame: Frame) -> None:
         if frame.deadline == math.inf:
@@ -38,7 +43,7 @@ class _Lane:
     def pop(self) -> Frame | None:
         timed = self.timed
         while timed:
-            frame = heapq.heappop(timed)[2]
+            frame = timed.popleft()[2]
             if frame.outcome is None:
                 return frame
         plain = self.plain
@@ -49,11 +54,20 @@ class _Lane:
         return None
 
     def live(self) -> list[Frame]:
-        return [f for f in (*(entry[2] for entry in sorted(self.timed)), *self.plain) if f.outcome is None]
+        return [f for f in (*(entry[2] for entry in self.timed), *self.plain) if f.outcome is None]
+
+    def deadlines(self, most: int) -> list[float]:
+        """Return the deadlines of those that come first, `math.inf` without one."""
+        timed = self.timed
+        while timed and timed[0][2].outcome is not None:
+            timed.popleft()
+        due = [entry[0] for entry in islice(timed, most) if entry[2].outcome is None]
+        if len(due) < most:
+            due += [math.inf for frame in islice(self.plain, most - len(due)) if frame.outcome is None]
+        return due
 
     def sweep(self) -> None:
-        self.timed = [entry for entry in self.timed if entry[2].outcome is None]
-        heapq.heapify(self.timed)
+        self.timed = deque(entry for entry in self.timed if entry[2].outcome is None)
         self.plain = deque(frame for frame in self.plain if frame.outcome is None)
 
     def __len__(self) -> int:
@@ -131,6 +145,14 @@ class Backlog:
         if self._arrivals is not None:
             return next(iter(self._arrivals), None)
         return min(self.frames(), key=lambda frame: frame.seq, default=None)
+
+    def outline(self, most: int) -> list[tuple[int, list[float]]]:
+        """Return deadlines in the order of taking, by priority: about the first `most` of each."""
+        lanes: list[tuple[int, list[float]]] = []
+        for priority, lane in self._lanes.items():
+            if due := lane.deadlines(most):
+                lanes.append((priority, due))
+        return lanes
 
     def frames(self) -> list[Frame]:
         """Return what waits, in the order of taking."""

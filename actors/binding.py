@@ -12,7 +12,7 @@ from repertory.transports.device import Device, Residency
 from repertory.transports.loop import Loop
 
 from .budget import Budget
-from .flightbook import FlightBook, blend
+from .flightbook import FlightBook
 from .policy import Bind, Entry, GroupState
 from .room import least_valuable
 
@@ -99,12 +99,16 @@ class Binding:
             ArtifactError: the device refuses the program.
             NoRoom: the device finds no room for it, and nothing is left to evict.
         """
-        began = self._loop.now()
-        program = entry.program
-        residency = await self._residency(device, program, evict)
-        ended = self._loop.now()
+        program, state = entry.program, self._state
+        state.binding, state.bind_began = entry, self._loop.now()
+        try:
+            residency = await self._residency(device, program, evict)
+        finally:
+            began, ended = state.bind_began, self._loop.now()
+            state.binding = None
         self._flight.settle_in(residency)
-        self._state.swap = blend(self._state.swap, ended - began)
+        entry.swap.add(ended - began)
+        state.swap.add(ended - began)
         self.swaps += 1
         self.swapped[program.key] += 1
         self._tries.pop(program.key, None)
@@ -153,7 +157,11 @@ class Binding:
         """Programs make room."""
         gone = [program for program in programs if program.key in self._state.residents]
         self._flight.evict(programs)
+        now = self._loop.now()
         for program in gone:
             self.evictions += 1
             self.evicted[program.key] += 1
             self._tell_eviction(program, why)
+            for entry in self._state.entries:
+                if entry.program.key == program.key:
+                    entry.left = now

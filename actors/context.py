@@ -32,6 +32,12 @@ __all__ = ["LATENCIES", "ContextOrder", "Drain", "Limits", "ModelContext", "Over
 LATENCIES = 4096
 """Answers over which latency percentiles are taken: the most recent ones."""
 
+LENIENCE = 1e-6
+"""Seconds by which an answer may be foreseen to be late, and its frame is started all the same."""
+
+_TELLING = (Outcome.ANSWERED, Outcome.EXPIRED, Outcome.SUPERSEDED)
+_KEPT_GAIN = 1 / 32
+
 
 @final
 class Overflow(Enum):
@@ -141,6 +147,7 @@ class ModelContext(Receiver[ContextOrder]):
         self._loop = loop
         self._wheel = wheel
         self._backlog = Backlog()
+        self.state.outline = self._backlog.outline
         self._backlog.track_arrivals(wanted=limits.overflow is Overflow.DROP_OLDEST)
         self._servers: list[Server] = []
         self._queuers: deque[Slot] = deque()
@@ -170,6 +177,10 @@ class ModelContext(Receiver[ContextOrder]):
         if self.refusal is not None:
             raise self.refused_by()
         now = self._loop.now()
+        state = self.state
+        state.rhythm.arrive(now, frame.deadline)
+        if state.hungry_since == math.inf:
+            state.hungry_since = now
         if frame.deadline <= now:
             self.refused["deadline"] += 1
             raise DeadlineUnreachable(f"{self.name}: the deadline passed {now - frame.deadline:.3g} s ago")
@@ -183,12 +194,22 @@ class ModelContext(Receiver[ContextOrder]):
         frame.seq = self.admitted
         frame.offered = now
         backlog.push(frame)
-        state = self.state
         state.waiting += 1
-        if state.waiting == 1:
+        waiting = state.waiting
+        if waiting == 1:
             state.ready_since = now
-            for server in self._servers:
-                server.ready(now)
+        if not waiting & (waiting - 1):  # 1, 2, 4, ...: all groups look again, and that costs little a frame
+            self._tell_ready(now)
+
+    def _tell_ready(self, now: float) -> None:
+        """Tell the groups; whoever takes the frame is the first to be told the next time."""
+        for server in self._servers:
+            server.ready(now)
+            if not self.state.waiting:
+                if server is not self._servers[0]:
+                    self._servers.remove(server)
+                    self._servers.insert(0, server)
+                return
 
     def refused_by(self) -> RepertoryError:
         """Count a request that comes after the end of admission, and return its error."""
@@ -249,8 +270,11 @@ class ModelContext(Receiver[ContextOrder]):
         if not self._servers:
             self.close(refusal)
 
-    def take(self, now: float) -> Frame | None:
-        """Hand the most urgent frame to a group that starts it now; what has expired is settled instead."""
+    def take(self, now: float, service: float = 0.0) -> Frame | None:
+        """Hand the most urgent frame to a group that starts it now and needs so many seconds for it.
+
+        What would be late costs no device time: it ends in DeadlineExceeded at once.
+        """
         state = self.state
         while (frame := self._backlog.pop()) is not None:
             state.waiting -= 1
@@ -259,9 +283,10 @@ class ModelContext(Receiver[ContextOrder]):
             frame.attempts += 1
             if self._queuers:
                 self._next_queuer()
-            if frame.deadline > now:
+            if now < frame.deadline >= now + service - LENIENCE:
+                state.hungry_since = now if state.waiting else math.inf
                 return frame
-            frame.due()
+            self.expire(frame)
         return None
 
     def undo(self, frame: Frame) -> bool:
@@ -292,6 +317,8 @@ class ModelContext(Receiver[ContextOrder]):
         outcome = frame.outcome
         assert outcome is not None, "settle sets it first"
         self.outcomes[outcome] += 1
+        if outcome in _TELLING:
+            self._note(kept=outcome is Outcome.ANSWERED)
         if frame.bucket is not None:
             self._wheel.discard(frame)
         if frame.started is None:
@@ -308,6 +335,10 @@ class ModelContext(Receiver[ContextOrder]):
             self._loop.fill(frame.slot)
         if self._idle and not self.unsettled:
             self._wake_idle()
+
+    def _note(self, *, kept: bool) -> None:
+        """Learn how well this model is served."""
+        self.state.kept += _KEPT_GAIN * (kept - self.state.kept)
 
     def expire(self, frame: Frame) -> None:
         """A frame's deadline has come."""

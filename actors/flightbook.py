@@ -21,7 +21,7 @@ from .context import ModelContext
 from .policy import GroupState
 from .tenants import Tenant
 
-__all__ = ["FlightBook", "blend"]
+__all__ = ["FlightBook"]
 
 
 @final
@@ -77,9 +77,10 @@ class FlightBook:
         """Take up to `count` frames from a tenant and start them; return how many there were."""
         take, frames, state = tenant.context.take, self._frames, self._state
         entry, program, network = tenant.entry, tenant.entry.program, tenant.network
-        started = 0
+        started, service = 0, entry.service.value
+        queued = state.busy_for(now)
         try:
-            while started < count and (frame := take(now)) is not None:
+            while started < count and (frame := take(now, queued + (started + 1) * service)) is not None:
                 frame.program = program
                 if network is not None:
                     frame.network = network
@@ -92,11 +93,14 @@ class FlightBook:
             entry.turn_frames += started
             if started:
                 entry.served = now
+                state.flying[entry] = None
+                if not state.in_flight:
+                    state.progress = now
             self.rooms[program.key] -= started
             state.in_flight += started
         return started
 
-    def land(self, completions: Sequence[Completion]) -> ContractError | None:
+    def land(self, completions: Sequence[Completion], now: float) -> ContractError | None:
         """Settle what the device has completed; return in what it broke its contract, if it did."""
         frames, rooms, state = self._frames, self.rooms, self._state
         breach: ContractError | None = None
@@ -124,13 +128,16 @@ class FlightBook:
                 self._not_done(completion, frame, tenant.context)
             if completion.busy:
                 self.busy += completion.busy
-                tenant.entry.service = blend(tenant.entry.service, completion.busy)
+                tenant.entry.service.add(completion.busy)
+            if not tenant.entry.in_flight:
+                state.flying.pop(tenant.entry, None)
+        state.progress = now
         self.completed += len(completions)
         return breach
 
-    def clear(self, lost: DeviceError) -> None:
+    def clear(self, lost: DeviceError, now: float) -> None:
         """The device is gone: what a broken one left in flight goes back to its context."""
-        self.land([Completion(frame, Fate.UNDONE, error=lost) for frame in self._frames])
+        self.land([Completion(frame, Fate.UNDONE, error=lost) for frame in self._frames], now)
         self.rooms.clear()
         self._state.residents.clear()
 
@@ -155,8 +162,3 @@ class FlightBook:
         if completion.error is not None:
             return again(completion.error)
         return DeviceLost(f"{completion.frame!r} was not run", family="group")
-
-
-def blend(average: float | None, sample: float) -> float:
-    """Move a learned figure towards the latest sample."""
-    return sample if average is None else average + 0.2 * (sample - average)

@@ -204,8 +204,11 @@ class DeviceGroup(Actor[GroupOrder]):
         Where nothing is in flight and the group's task only waits, the frame is started in the caller's own
         step: a lone caller then pays for no switch of tasks. Callers that come meanwhile make a batch.
         """
-        if not self._parked or self._wake.slot is None or self.state.in_flight or self.flight.fault:
-            self.poke()
+        state = self.state
+        if not self._parked or self._wake.slot is None or state.in_flight or self.flight.fault:
+            self._turns.ask = True
+            if state.in_flight < state.window:  # else there is nothing to decide before a completion
+                self._wake.up()
             return
         self._turns.ask = True
         try:
@@ -239,7 +242,7 @@ class DeviceGroup(Actor[GroupOrder]):
             self._observer.failed(self, error)
             raise
         finally:
-            self._open = False
+            self._open = self.state.in_service = False
             self.started.set()
             try:
                 hung = await close_device(self.device, name=self.name)
@@ -253,6 +256,8 @@ class DeviceGroup(Actor[GroupOrder]):
         self.error = None
         capabilities = self.device.capabilities
         self.state.capacity = capabilities.residents
+        self.state.window = capabilities.window
+        self.state.in_service = True
         self._budget.open(capabilities.memory)
         self.state.bind_needs_idle = capabilities.bind_needs_idle
         self._turns.open(self.device)
@@ -295,7 +300,7 @@ class DeviceGroup(Actor[GroupOrder]):
 
     def _clear(self) -> None:
         """Forget the device's state."""
-        self.flight.clear(DeviceLost(f"{self.name} went out of service", family="group"))
+        self.flight.clear(DeviceLost(f"{self.name} went out of service", family="group"), self._loop.now())
         self._stall.stop()
         self._budget.close()
         self._turns.withdraw()
@@ -366,7 +371,7 @@ class DeviceGroup(Actor[GroupOrder]):
     def _on_completed(self, completions: Sequence[Completion]) -> None:
         """Settle a batch; called by the device on the event loop."""
         now, turns = self._loop.now(), self._turns
-        breach = self.flight.land(completions)
+        breach = self.flight.land(completions, now)
         if breach is not None:
             self._on_fault(as_fault(breach))
         elif self.flight.fault is not None:
@@ -376,14 +381,14 @@ class DeviceGroup(Actor[GroupOrder]):
         if self._observer.wants_frames:
             for completion in completions:
                 self._observer.finished(self, completion, now)
-        if turns.grants.all or turns.due is not None or self._draining:
+        if turns.ask or turns.grants.all or turns.due is not None or self._draining:
             self._wake.up()
 
     # -- faults ------------------------------------------------------------------------------------
 
     def _patience(self) -> float:
         """Seconds without a completion after which the device counts as hung."""
-        slowest = max([entry.service or 0.0 for entry in self.state.entries], default=0.0)
+        slowest = max([entry.service.value for entry in self.state.entries], default=0.0)
         return max(self.device.capabilities.stall, STALL_FACTOR * slowest)
 
     def _stalled(self, silent: float) -> None:

@@ -1,22 +1,55 @@
 """The decision interface between a device group and whoever schedules it.
 
 A policy is a pure function: state in, decision and its reason out. It does no I/O, reads no clock and
-keeps nothing between calls, so the same code is unit-tested, simulated and explained.
+keeps nothing between calls, so the same code is unit-tested, simulated and explained. A reason is a format
+string with a `{}` for each of the decision's `figures`, which is filled in only where somebody reads it.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
-from typing import TypeAlias, final
+from typing import Final, TypeAlias, final
 
 import msgspec
 
 from repertory.models.program import Program
 
-__all__ = ["Bind", "ContextState", "Decision", "Entry", "Grant", "GroupState", "Policy", "Wait", "used"]
+from .estimate import Estimate
+from .rhythm import Rhythm
+
+__all__ = [
+    "LOAD_RATE",
+    "SWAP_PRIOR",
+    "Bind",
+    "ContextState",
+    "Decision",
+    "Entry",
+    "Grant",
+    "GroupState",
+    "Policy",
+    "Step",
+    "Wait",
+    "used",
+]
+
+SWAP_PRIOR: Final = 0.005
+"""Seconds that a bind is taken to last before any was seen, beside the time for its bytes."""
+
+LOAD_RATE: Final = 200e6
+"""Bytes of a program that are taken to be loaded in a second, before any load was seen."""
+
+
+@final
+class Step(msgspec.Struct, frozen=True):
+    """A part of what a decision foresaw: from `start` to `end`, these frames of a context."""
+
+    context: ContextState
+    start: float
+    end: float
+    frames: int
 
 
 @final
@@ -28,11 +61,29 @@ class ContextState:
         name: the model's.
         waiting: frames in the backlog.
         ready_since: when the backlog last ceased to be empty, on the loop's clock.
+        hungry_since: the earliest request since a frame of it was last started, or that start, where others
+            were waiting then; those count that were refused for their deadline, too. `math.inf` where nobody
+            asks for it.
+        priority: of its requests that name none; larger is more urgent.
+        weight: its share among models of one priority, in proportion.
+        max_wait: seconds from `hungry_since` within which it is to get a turn, where that is feasible.
+        kept: the share of its recent requests that were answered by their deadline, those included that
+            were refused for a full queue or their deadline; 1 before the first.
+        rhythm: of its requests.
+        outline: returns deadlines of what waits, in the order of taking, by priority: about the first so
+            many of each.
     """
 
     name: str
     waiting: int = 0
     ready_since: float = math.inf
+    hungry_since: float = math.inf
+    priority: int = 0
+    weight: float = 1.0
+    max_wait: float = 1.0
+    kept: float = 1.0
+    rhythm: Rhythm = field(default_factory=Rhythm)
+    outline: Callable[[int], list[tuple[int, list[float]]]] = field(default=lambda _most: [])
 
 
 @final
@@ -48,7 +99,9 @@ class Entry:
         turn_since: when its last turn here began, with a bind or a fresh grant; -inf before the first.
         turn_frames: frames started since.
         served: when frames of it were last started here; -inf before the first.
-        service: seconds a frame holds the device, learned; None until the first completion.
+        left: when it last ceased to be resident here; -inf before.
+        service: seconds a frame holds the device; nothing is known before its first sample.
+        swap: seconds that making it resident takes here; likewise.
     """
 
     context: ContextState
@@ -58,7 +111,9 @@ class Entry:
     turn_since: float = -math.inf
     turn_frames: int = 0
     served: float = -math.inf
-    service: float | None = None
+    left: float = -math.inf
+    service: Estimate = field(default_factory=Estimate)
+    swap: Estimate = field(default_factory=Estimate)
 
 
 @final
@@ -73,11 +128,20 @@ class GroupState:
             Less than the device has, for a while after it found no room where there should have been some.
         whole: bytes that the device has, likewise.
         bind_needs_idle: a bind waits until nothing is in flight, and not only nothing of what it evicts.
+        window: frames that may be started and not completed, over all programs.
+        in_service: whether the device is open.
+        spare: a place to spill to: slower than the others as a rule, and used where they are too busy.
         entries: the contexts that are bound to this group.
         residents: resident programs by key, least recently bound first.
         pinned: keys of programs that must not be evicted.
         in_flight: frames that are started and not completed.
-        swap: seconds a bind takes, learned; None until the first.
+        flying: the entries that have some of them.
+        progress: when one was last completed, or the device last began to work.
+        binding: the entry that a bind is going on for, or None.
+        bind_began: when it began.
+        swap: seconds a bind takes here, whatever is bound.
+        plan: what the last decision foresaw.
+        peers: all groups of the runtime, this one included, in the order given.
     """
 
     name: str
@@ -85,11 +149,37 @@ class GroupState:
     memory: int | None = None
     whole: int | None = None
     bind_needs_idle: bool = True
+    window: int = 1
+    in_service: bool = True
+    spare: bool = False
     entries: list[Entry] = field(default_factory=list[Entry])
     residents: dict[str, Program] = field(default_factory=dict[str, Program])
     pinned: set[str] = field(default_factory=set[str])
     in_flight: int = 0
-    swap: float | None = None
+    flying: dict[Entry, None] = field(default_factory=dict["Entry", None])
+    progress: float = -math.inf
+    binding: Entry | None = None
+    bind_began: float = -math.inf
+    swap: Estimate = field(default_factory=Estimate)
+    plan: tuple[Step, ...] = ()
+    peers: list[GroupState] = field(default_factory=list["GroupState"])
+
+    def busy_for(self, now: float) -> float:
+        """Return for how many more seconds what is started holds the device, as far as was learned."""
+        work = sum([entry.in_flight * entry.service.value for entry in self.flying])
+        if self.binding is not None:
+            work = work + self.swap_cost(self.binding) - (now - self.bind_began)
+        elif work:
+            work -= now - self.progress
+        return max(0.0, work)
+
+    def swap_cost(self, entry: Entry) -> float:
+        """Return how long making an entry's program resident takes: as learned, else by its size."""
+        if entry.swap.samples:
+            return entry.swap.value
+        if self.swap.samples:
+            return self.swap.value
+        return SWAP_PRIOR + entry.program.footprint / LOAD_RATE
 
     def fits(self, programs: Collection[Program]) -> bool:
         """Whether these programs may be resident together."""
@@ -116,6 +206,8 @@ class Grant(msgspec.Struct, frozen=True):
     reason: str
     until: float = math.inf
     fresh: bool = False
+    figures: tuple[float, ...] = ()
+    plan: tuple[Step, ...] = ()
 
 
 @final
@@ -129,6 +221,8 @@ class Bind(msgspec.Struct, frozen=True):
     entry: Entry
     evict: tuple[Program, ...]
     reason: str
+    figures: tuple[float, ...] = ()
+    plan: tuple[Step, ...] = ()
 
 
 @final
@@ -137,6 +231,8 @@ class Wait(msgspec.Struct, frozen=True):
 
     reason: str
     until: float = math.inf
+    figures: tuple[float, ...] = ()
+    plan: tuple[Step, ...] = ()
 
 
 Decision: TypeAlias = Grant | Bind | Wait

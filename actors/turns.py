@@ -106,6 +106,7 @@ class Turns:
         """
         decision = self._policy.decide(self._state, now)
         self._decided(decision, now)
+        self._state.plan = decision.plan
         self.due = self._wait = None
         if isinstance(decision, Grant):
             more = self.grants.open(decision, now)

@@ -32,7 +32,7 @@ from repertory.actors.policy import Bind, Decision, Grant, GroupState, Policy
 from repertory.models.dfp import PACKED_BY, Dfp, Port, write
 from repertory.models.formats import PortFormat
 from repertory.models.twin import VERSION, Twin, TwinNetwork
-from repertory.runtime.rotation import Rotation
+from repertory.runtime.policies.rotation import Rotation
 from repertory.transports.virtual import VirtualWorld, virtual_options
 
 MODELS = {"detect": (8.0, 7.0), "classify": (6.0, 6.0), "track": (9.0, 8.0)}

@@ -15,7 +15,7 @@ from repertory.actors.actor import ActorRef
 from repertory.actors.bounds import close_device
 from repertory.actors.group import DeviceGroup
 from repertory.actors.orders import Evict, GroupOrder
-from repertory.actors.policy import Policy
+from repertory.actors.policy import GroupState, Policy
 from repertory.actors.supervisor import Restarts, Supervisor
 from repertory.models.errors import ConfigError, DeviceError, DeviceLost, RepertoryError, again
 from repertory.models.program import Program
@@ -90,6 +90,7 @@ class Fleet:
         self._telemetry = telemetry
         self._stack = AsyncExitStack()
         self._stations: dict[str, Station] = {}
+        self._peers: list[GroupState] = []
 
     async def __aenter__(self) -> Self:
         return self
@@ -131,6 +132,8 @@ class Fleet:
         supervisor = await self._stack.enter_async_context(Supervisor(restarts=Restarts(), grace=GRACE))
         ref = supervisor.start(lambda: group, name=name)
         station = self._stations[name] = Station(group, ref, supervisor)
+        self._peers.append(group.state)
+        group.state.peers = self._peers
         return station
 
     def _group(self, name: str, make: Callable[[], Device]) -> DeviceGroup:

@@ -144,7 +144,7 @@ class Model:
     async def _ended(self, frame: Frame, *, by_caller: bool) -> None:
         """Raise what a request ended in."""
         if frame.outcome is Outcome.EXPIRED and by_caller:
-            await _leave_to_the_caller()
+            await _leave_to_the_caller(frame.deadline - self._loop.now())
         assert frame.error is not None, "every outcome but an answer has its error"
         raise frame.error
 
@@ -199,9 +199,9 @@ class Model:
         return f"<Model {self.name}>"
 
 
-async def _leave_to_the_caller() -> None:
-    """Let the caller's own scope, whose deadline has passed, end in its own way."""
-    with anyio.move_on_after(_MOMENT):
+async def _leave_to_the_caller(seconds: float = 0.0) -> None:
+    """Let the caller's own scope, whose deadline comes in so many seconds, end in its own way."""
+    with anyio.move_on_after(max(0.0, seconds) + _MOMENT):
         await anyio.sleep_forever()
 
 

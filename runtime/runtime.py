@@ -30,7 +30,7 @@ from .config import Config, read_config
 from .fleet import GRACE, DeviceSource, Fleet
 from .model import Model
 from .repertoire import LoadOptions, Outputs, Repertoire
-from .rotation import Rotation
+from .policies.rotation import Rotation
 from .snapshots import group_statistics, model_statistics
 from .statistics import Decided, Statistics
 from .telemetry import Events, Telemetry

@@ -30,7 +30,7 @@ EVENTS = 1024
 _log = logging.getLogger("repertory.runtime")
 
 
-_Told: TypeAlias = tuple[float, tuple[str, str, str, int, str]]
+_Told: TypeAlias = tuple[float, tuple[str, str, str, int, str, tuple[float, ...]]]
 
 
 @final
@@ -115,7 +115,10 @@ class Telemetry(GroupObserver):
 
     def explain(self) -> list[Decided]:
         """Return the last decisions, oldest first."""
-        return [Decided(time, *told) for time, told in self._decisions]
+        return [
+            Decided(time, group, kind, model, frames, reason.format(*figures) if figures else reason)
+            for time, (group, kind, model, frames, reason, figures) in self._decisions
+        ]
 
     def decided(self, group: DeviceGroup, decision: Decision, now: float) -> None:
         told = _told(group.name, decision)
@@ -156,10 +159,12 @@ class Telemetry(GroupObserver):
             self.spans.setdefault(group, deque(maxlen=self._keep)).append(span)
 
 
-def _told(group: str, decision: Decision) -> tuple[str, str, str, int, str]:
+def _told(group: str, decision: Decision) -> tuple[str, str, str, int, str, tuple[float, ...]]:
     """Put a decision into words at once: it holds programs, and they whole files, which may be unloaded."""
     if isinstance(decision, Grant):
-        return group, "grant", decision.entry.context.name, decision.frames, decision.reason
+        name = decision.entry.context.name
+        return group, "grant", name, decision.frames, decision.reason, decision.figures
     if isinstance(decision, Bind):
-        return group, "bind", decision.entry.context.name, 0, decision.reason
-    return group, "wait", "", 0, decision.reason
+        name = decision.entry.context.name
+        return group, "bind", name, 0, decision.reason, decision.figures
+    return group, "wait", "", 0, decision.reason, decision.figures

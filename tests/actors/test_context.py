@@ -299,11 +299,13 @@ async def test_queue_retuned_below_what_waits_keeps_it_and_admits_no_more(stage:
 # -- service ---------------------------------------------------------------------------------------
 
 
-async def test_group_is_poked_when_the_backlog_ceases_to_be_empty(stage: Stage) -> None:
+async def test_group_is_told_of_a_backlog_that_was_empty_and_of_each_doubling(stage: Stage) -> None:
     context = stage.context()
-    stage.offer(context)
-    stage.offer(context)
-    assert stage.group.pokes == 1
+    told: list[int] = []
+    for _ in range(9):
+        stage.offer(context)
+        told.append(stage.group.pokes)
+    assert told == [1, 2, 2, 3, 3, 3, 3, 4, 4]
     assert context.state.ready_since == anyio.current_time()
     late = Group()
     context.attach(late)
@@ -326,6 +328,15 @@ async def test_take_passes_over_what_has_expired(stage: Stage) -> None:
     assert context.take(now + 1) is in_time
     assert isinstance(late.error, DeadlineExceeded)
     assert (context.state.waiting, context.in_flight) == (0, 1)
+
+
+async def test_what_would_be_late_costs_no_device_time(stage: Stage) -> None:
+    context = stage.context()
+    now = anyio.current_time()
+    late = stage.offer(context, deadline=now + 0.5)
+    in_time = stage.offer(context, deadline=now + 1)
+    assert context.take(now, service=1.0) is in_time
+    assert isinstance(late.error, DeadlineExceeded)
 
 
 async def test_wheel_ends_what_waits_and_what_is_started(stage: Stage) -> None:

@@ -10,7 +10,7 @@ import pytest
 from repertory.actors.binding import TRIES
 from repertory.actors.budget import CRAMPED
 from repertory.models.errors import ArtifactError, ConfigError
-from repertory.runtime.rotation import Rotation
+from repertory.runtime.policies.rotation import Rotation
 from repertory.runtime.runtime import Runtime
 
 from .support import SETTLED, Memory, Pending, open_virtual, sketched, tensor

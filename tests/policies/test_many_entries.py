@@ -10,7 +10,7 @@ from types import FrameType
 from repertory.actors.policy import ContextState, Entry, GroupState, used
 from repertory.actors.room import making_room
 from repertory.models.program import Program
-from repertory.runtime.rotation import Rotation
+from repertory.runtime.policies.rotation import Rotation
 
 from .slow_rotation import SlowRotation, room_by_trying
 

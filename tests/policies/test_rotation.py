@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from repertory.actors.policy import Bind, ContextState, Decision, Entry, Grant, GroupState, Wait
 from repertory.models.program import Program
-from repertory.runtime.rotation import Rotation
+from repertory.runtime.policies.rotation import Rotation
 
 QUANTUM = 4
 

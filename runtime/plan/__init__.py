@@ -1,0 +1,1 @@
+"""Plans: what this runtime would do with a load, in virtual time."""

@@ -1,0 +1,1 @@
+"""Who gets a device group next: the policies."""
