@@ -27,7 +27,7 @@ from .actor import Receiver
 from .backlog import Backlog
 from .policy import ContextState
 
-__all__ = ["LATENCIES", "ContextOrder", "Drain", "Limits", "ModelContext", "Overflow", "Retune", "Server"]
+__all__ = ["LATENCIES", "LENIENCE", "ContextOrder", "Drain", "Limits", "ModelContext", "Overflow", "Retune", "Server"]
 
 LATENCIES = 4096
 """Answers over which latency percentiles are taken: the most recent ones."""
