@@ -10,6 +10,8 @@ from typing import final
 
 from repertory.transports.frame import Frame
 
+from .intake import Intake
+
 __all__ = ["SLACK", "Backlog"]
 
 SLACK = 64
@@ -56,15 +58,41 @@ class _Lane:
     def live(self) -> list[Frame]:
         return [f for f in (*(entry[2] for entry in self.timed), *self.plain) if f.outcome is None]
 
+    def up_to(self, deadline: float) -> int:
+        """Count those that come before one with that deadline."""
+        timed = sum(1 for entry in self.timed if entry[0] <= deadline and entry[2].outcome is None)
+        return timed + (sum(1 for f in self.plain if f.outcome is None) if deadline == math.inf else 0)
+
+    def first(self) -> float | None:
+        """Return the deadline of what comes first, `math.inf` without one, or None where nothing waits."""
+        timed, plain = self.timed, self.plain
+        while timed:
+            entry = timed[0]
+            if entry[2].outcome is None:
+                return entry[0]
+            timed.popleft()
+        while plain:
+            if plain[0].outcome is None:
+                return math.inf
+            plain.popleft()
+        return None
+
     def deadlines(self, most: int) -> list[float]:
         """Return the deadlines of those that come first, `math.inf` without one."""
+        self.first()
         timed = self.timed
-        while timed and timed[0][2].outcome is not None:
-            timed.popleft()
         due = [entry[0] for entry in islice(timed, most) if entry[2].outcome is None]
         if len(due) < most:
             due += [math.inf for frame in islice(self.plain, most - len(due)) if frame.outcome is None]
         return due
+
+    def oldest(self, most: int) -> list[Frame]:
+        """Return the frames that came first: about so many, or all that have a deadline."""
+        plain = self.plain
+        while plain and plain[0].outcome is not None:
+            plain.popleft()
+        timed = [entry[2] for entry in self.timed if entry[2].outcome is None]
+        return timed + list(islice((frame for frame in plain if frame.outcome is None), most))
 
     def sweep(self) -> None:
         self.timed = deque(entry for entry in self.timed if entry[2].outcome is None)
@@ -81,11 +109,15 @@ class Backlog:
     Attributes:
         count: frames that wait.
         nbytes: bytes of their inputs.
+
+    Args:
+        intake: counts what waits in all backlogs; None where nobody bounds that.
     """
 
-    __slots__ = ("_arrivals", "_lanes", "count", "nbytes")
+    __slots__ = ("_arrivals", "_intake", "_lanes", "count", "nbytes")
 
-    def __init__(self) -> None:
+    def __init__(self, intake: Intake | None = None) -> None:
+        self._intake = intake
         self._lanes: dict[int, _Lane] = {}
         self._arrivals: dict[Frame, None] | None = None
         self.count = 0
@@ -104,12 +136,16 @@ class Backlog:
             lane.push(frame)
         self.count += 1
         self.nbytes += frame.nbytes
+        if self._intake is not None:
+            self._intake.add(frame.nbytes)
 
     def push_back(self, frame: Frame) -> None:
         """Return a frame that was popped to its place among its equals."""
         self._lane(frame.priority).push_back(frame)
         self.count += 1
         self.nbytes += frame.nbytes
+        if self._intake is not None:
+            self._intake.add(frame.nbytes)
         if self._arrivals is not None:
             self.track_arrivals(wanted=True)
 
@@ -120,6 +156,8 @@ class Backlog:
             if frame is not None:
                 self.count -= 1
                 self.nbytes -= frame.nbytes
+                if self._intake is not None:
+                    self._intake.remove(frame.nbytes)
                 if self._arrivals is not None:
                     self._arrivals.pop(frame, None)
                 return frame
@@ -129,6 +167,8 @@ class Backlog:
         """Stop counting a frame that settled while it waited."""
         self.count -= 1
         self.nbytes -= frame.nbytes
+        if self._intake is not None:
+            self._intake.remove(frame.nbytes)
         if self._arrivals is not None:
             self._arrivals.pop(frame, None)
         if sum(map(len, self._lanes.values())) > 2 * self.count + SLACK:
@@ -145,6 +185,28 @@ class Backlog:
         if self._arrivals is not None:
             return next(iter(self._arrivals), None)
         return min(self.frames(), key=lambda frame: frame.seq, default=None)
+
+    def arrivals(self, most: int) -> list[float]:
+        """Return when the first so many of what waits were offered, oldest first."""
+        first = [frame for lane in self._lanes.values() for frame in lane.oldest(most)]
+        first.sort(key=lambda frame: frame.seq)
+        return [frame.offered for frame in first[:most]]
+
+    def ahead_of(self, frame: Frame) -> int:
+        """Count what waits and is taken before a frame that comes now."""
+        ahead = 0
+        for priority, lane in self._lanes.items():
+            if priority >= frame.priority:
+                last = math.inf if priority > frame.priority else frame.deadline
+                ahead += lane.up_to(last)
+        return ahead
+
+    def glance(self) -> tuple[int, float]:
+        """Return priority and deadline of what is taken next; (0, `math.inf`) where nothing waits."""
+        for priority, lane in self._lanes.items():
+            if (deadline := lane.first()) is not None:
+                return priority, deadline
+        return 0, math.inf
 
     def outline(self, most: int) -> list[tuple[int, list[float]]]:
         """Return deadlines in the order of taking, by priority: about the first `most` of each."""

@@ -101,6 +101,7 @@ class Binding:
         """
         program, state = entry.program, self._state
         state.binding, state.bind_began = entry, self._loop.now()
+        self._flight.hours.look(state.bind_began)
         try:
             residency = await self._residency(device, program, evict)
         finally:
@@ -109,6 +110,7 @@ class Binding:
         self._flight.settle_in(residency)
         entry.swap.add(ended - began)
         state.swap.add(ended - began)
+        state.load.add(ended, ended - began, 0)
         self.swaps += 1
         self.swapped[program.key] += 1
         self._tries.pop(program.key, None)
@@ -165,3 +167,5 @@ class Binding:
             for entry in self._state.entries:
                 if entry.program.key == program.key:
                     entry.left = now
+                    if entry.context.waiting:
+                        entry.lost = now

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections import Counter, deque
-from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, final
 
-from repertory.models.checks import is_a
 from repertory.models.errors import (
-    ConfigError,
     DeadlineExceeded,
     DeadlineUnreachable,
     QueueFull,
@@ -24,10 +22,23 @@ from repertory.transports.loop import Loop, Slot
 from repertory.transports.wheel import Wheel
 
 from .actor import Receiver
+from .admission import Admission
 from .backlog import Backlog
-from .policy import ContextState
+from .intake import Intake
+from .limits import LimitChanges, Limits, Overflow
+from .policy import ContextState, Entry, GroupState
 
-__all__ = ["LATENCIES", "LENIENCE", "ContextOrder", "Drain", "Limits", "ModelContext", "Overflow", "Retune", "Server"]
+__all__ = [
+    "LATENCIES",
+    "LENIENCE",
+    "ContextOrder",
+    "Drain",
+    "Limits",
+    "ModelContext",
+    "Overflow",
+    "Retune",
+    "Server",
+]
 
 LATENCIES = 4096
 """Answers over which latency percentiles are taken: the most recent ones."""
@@ -39,49 +50,14 @@ _TELLING = (Outcome.ANSWERED, Outcome.EXPIRED, Outcome.SUPERSEDED)
 _KEPT_GAIN = 1 / 32
 
 
-@final
-class Overflow(Enum):
-    """What a full queue does with one more frame."""
-
-    REFUSE = "refuse"
-    """Raise QueueFull at once."""
-    WAIT = "wait"
-    """Let the caller wait for a place, first come first served."""
-    DROP_OLDEST = "drop_oldest"
-    """Admit it and end the oldest waiting frame in Superseded: the latest frame wins."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds of a context's queue: frames that wait, not those that a device has started.
+class Server(Protocol):
+    """A device group, as a context sees it.
 
     Attributes:
-        queue: frames that may wait.
-        queue_bytes: bytes of their inputs.
-        overflow: what a full queue does.
+        state: what policies see of it.
     """
 
-    queue: int = 1024
-    queue_bytes: int = 256 * 2**20
-    overflow: Overflow = Overflow.REFUSE
-
-    def __post_init__(self) -> None:
-        try:
-            object.__setattr__(self, "overflow", Overflow(self.overflow))
-        except ValueError:
-            choices = ", ".join(choice.value for choice in Overflow)
-            raise ConfigError(f"overflow {self.overflow!r} came, one of {choices} is wanted") from None
-        if not is_a(self.queue, int) or not is_a(self.queue_bytes, int):
-            raise ConfigError(
-                f"a queue of {self.queue!r} frames, {self.queue_bytes!r} bytes is no whole number"
-            )
-        if min(self.queue, self.queue_bytes) < 1:
-            raise ConfigError(f"a queue of {self.queue} frames, {self.queue_bytes} bytes could hold nothing")
-
-
-class Server(Protocol):
-    """A device group, as a context sees it."""
+    state: GroupState
 
     def ready(self, now: float, /) -> None:
         """The backlog has ceased to be empty; the server may take from it at once."""
@@ -96,9 +72,13 @@ class Server(Protocol):
 @final
 @dataclass(frozen=True, slots=True)
 class Retune:
-    """Order: use these limits from now on. What waits already stays admitted."""
+    """Order: use these limits from now on, or the present ones, with these changes.
 
-    limits: Limits
+    What waits already stays admitted, and what is started goes on.
+    """
+
+    limits: Limits | None = None
+    changes: LimitChanges = field(default_factory=LimitChanges)
 
 
 @final
@@ -123,21 +103,35 @@ class ModelContext(Receiver[ContextOrder]):
     Attributes:
         name: the model's.
         network: the ports that frames are checked against.
-        limits: bounds of the queue; may be replaced while in service.
+        limits: what it may take, and what it is due; replaced by `Retune`.
         state: what policies see.
         admitted: frames that were accepted.
         refused: those that were not, by reason.
+        longest_wait: seconds that it was hungry for (see `ContextState.hungry_since`) when it got a turn.
         outcomes: settled frames, indexed by Outcome.
         in_flight: frames that are started and not settled.
         latencies: seconds from admission to answer, the most recent ones.
         refusal: makes the error for whatever is offered, once admission has ended.
+        admission: tells when a request could be answered at the soonest.
+
+    Args:
+        intake: what waits in all models together; None where nothing bounds that.
     """
 
-    def __init__(self, name: str, network: Network, limits: Limits, *, loop: Loop, wheel: Wheel) -> None:
+    def __init__(
+        self,
+        name: str,
+        network: Network,
+        limits: Limits,
+        *,
+        loop: Loop,
+        wheel: Wheel,
+        intake: Intake | None = None,
+    ) -> None:
         self.name = name
         self.network = network
-        self.limits = limits
         self.state = ContextState(name)
+        self.longest_wait = 0.0
         self.admitted = 0
         self.refused: Counter[str] = Counter()
         self.outcomes = [0] * (len(Outcome) + 1)
@@ -146,9 +140,13 @@ class ModelContext(Receiver[ContextOrder]):
         self.refusal: Callable[[], RepertoryError] | None = None
         self._loop = loop
         self._wheel = wheel
-        self._backlog = Backlog()
+        self._intake = intake
+        self._backlog = Backlog(intake)
         self.state.outline = self._backlog.outline
-        self._backlog.track_arrivals(wanted=limits.overflow is Overflow.DROP_OLDEST)
+        self.state.glance = self._backlog.glance
+        self.state.arrivals = self._backlog.arrivals
+        self._use(limits)
+        self.admission = Admission(self._places)
         self._servers: list[Server] = []
         self._queuers: deque[Slot] = deque()
         self._idle: list[Slot] = []
@@ -156,13 +154,33 @@ class ModelContext(Receiver[ContextOrder]):
 
     async def receive(self, message: ContextOrder) -> None:
         match message:
-            case Retune(limits):
-                self.limits = limits
-                self._backlog.track_arrivals(wanted=limits.overflow is Overflow.DROP_OLDEST)
+            case Retune(limits, changes):
+                self._use((limits or self.limits).changed(changes))
                 self._next_queuer()
+                self._look_again()
             case Drain(refusal):
                 self.close(refusal, drain=True)
                 await self.drained()
+
+    def _use(self, limits: Limits) -> None:
+        """Go by these limits from now on.
+
+        Raises:
+            ConfigError: the queue could not hold one request; nothing has changed.
+        """
+        limits.check_request(self.name, self.network.inputs)
+        if self._intake is not None:
+            self._intake.check_request(self.name, self.network.inputs)
+        self.limits = limits
+        state = self.state
+        state.priority, state.weight, state.max_wait = limits.priority, limits.weight, limits.max_wait
+        state.max_in_flight = sys.maxsize if limits.max_in_flight is None else limits.max_in_flight
+        self._backlog.track_arrivals(wanted=limits.overflow is Overflow.DROP_OLDEST)
+
+    def _look_again(self) -> None:
+        """Something changed that groups do not see: they ask their policy again."""
+        for server in self._servers:
+            server.poke()
 
     # -- admission ---------------------------------------------------------------------------------
 
@@ -170,7 +188,8 @@ class ModelContext(Receiver[ContextOrder]):
         """Admit a frame or raise; `expires` is when the runtime itself ends it.
 
         Raises:
-            QueueFull: the queue is full and its overflow is not `drop_oldest`.
+            QueueFull: the queue is full and its overflow is not `drop_oldest`, or what waits in all models
+                together is too much and this one's frames do not make enough room.
             DeadlineUnreachable: the deadline has passed.
             ModelClosed, RuntimeClosed, DeviceLost: admission has ended.
         """
@@ -184,9 +203,15 @@ class ModelContext(Receiver[ContextOrder]):
         if frame.deadline <= now:
             self.refused["deadline"] += 1
             raise DeadlineUnreachable(f"{self.name}: the deadline passed {now - frame.deadline:.3g} s ago")
+        if expires < math.inf:
+            self._check_reachable(frame, expires - now, now)
         nbytes = frame.nbytes
-        backlog = self._backlog
-        if backlog.count >= self.limits.queue or backlog.nbytes + nbytes > self.limits.queue_bytes:
+        backlog, limits, intake = self._backlog, self.limits, self._intake
+        if (
+            backlog.count >= limits.queue
+            or backlog.nbytes + nbytes > limits.queue_bytes
+            or (intake is not None and intake.full(nbytes))
+        ):
             self._make_room(nbytes)
         if expires < math.inf:
             self._wheel.add(frame, expires)
@@ -200,6 +225,26 @@ class ModelContext(Receiver[ContextOrder]):
             state.ready_since = now
         if not waiting & (waiting - 1):  # 1, 2, 4, ...: all groups look again, and that costs little a frame
             self._tell_ready(now)
+
+    def _check_reachable(self, frame: Frame, left: float, now: float) -> None:
+        """Refuse a request that could not be answered in time, whatever is decided."""
+        soonest = self.admission.soonest(self.state.waiting, now)
+        if soonest > left + LENIENCE:
+            ahead = self._backlog.ahead_of(frame)
+            soonest = self.admission.soonest(ahead, now)
+            if soonest > left + LENIENCE:
+                self.refused["deadline"] += 1
+                self._note(kept=False)
+                raise DeadlineUnreachable(
+                    f"{self.name}: an answer takes {soonest:.3g} s at least, with {ahead} requests ahead,"
+                    f" and the deadline comes in {left:.3g} s"
+                )
+
+    def _places(self) -> Iterator[tuple[GroupState, Entry]]:
+        for server in self._servers:
+            entry = server.state.by_context.get(self.state)
+            if entry is not None:
+                yield server.state, entry
 
     def _tell_ready(self, now: float) -> None:
         """Tell the groups; whoever takes the frame is the first to be told the next time."""
@@ -219,8 +264,17 @@ class ModelContext(Receiver[ContextOrder]):
 
     def full(self, nbytes: int) -> bool:
         """Whether one more frame of that many bytes would not be admitted now."""
+        return self._full(nbytes) or (self._intake is not None and self._intake.full(nbytes))
+
+    def _full(self, nbytes: int) -> bool:
+        """Whether it would not be by the bounds of this model."""
         count, held = self._backlog.count, self._backlog.nbytes
         return count >= self.limits.queue or held + nbytes > self.limits.queue_bytes
+
+    @property
+    def queueing(self) -> int:
+        """Callers that wait for a place."""
+        return len(self._queuers)
 
     async def room(self, nbytes: int) -> None:
         """Wait until a frame of that many bytes would be admitted; first come, first served.
@@ -231,6 +285,8 @@ class ModelContext(Receiver[ContextOrder]):
         queuers = self._queuers
         slot = self._loop.slot()
         queuers.append(slot)
+        if self._intake is not None and len(queuers) == 1:
+            self._intake.line_up(self._next_queuer)
         try:
             while self.refusal is None and (queuers[0] is not slot or self._may_fit_later(nbytes)):
                 await slot
@@ -239,21 +295,43 @@ class ModelContext(Receiver[ContextOrder]):
         finally:
             queuers.remove(slot)
             self._next_queuer()
+            if self._intake is not None:
+                self._intake.leave(self._next_queuer)
+                if queuers:
+                    self._intake.line_up(self._next_queuer)
 
     def _may_fit_later(self, nbytes: int) -> bool:
-        return self.full(nbytes) and nbytes <= self.limits.queue_bytes
+        return self.full(nbytes) and not self._too_large(nbytes)
+
+    def _too_large(self, nbytes: int) -> bool:
+        """Whether no bound would ever let a frame of so many bytes wait."""
+        return nbytes > self.limits.queue_bytes or (
+            self._intake is not None and nbytes > self._intake.queue_bytes
+        )
 
     def _make_room(self, nbytes: int) -> None:
-        too_large = nbytes > self.limits.queue_bytes
-        if self.limits.overflow is not Overflow.DROP_OLDEST or too_large:
+        """Drop the oldest of this model's own frames, none of another's, or refuse and drop none."""
+        if self.limits.overflow is not Overflow.DROP_OLDEST or not self._can_make_room(nbytes):
             self.refused["full"] += 1
-            waiting, limits = self._backlog, self.limits
-            raise QueueFull(
-                f"{self.name}: {waiting.count} frames wait, {waiting.nbytes} bytes in all; one of {nbytes}"
-                f" bytes came; the bounds are {limits.queue} and {limits.queue_bytes}"
-            )
+            raise QueueFull(self._full_told(nbytes))
         while self.full(nbytes) and (oldest := self._backlog.oldest()) is not None:
             oldest.settle(Outcome.SUPERSEDED, error=Superseded(f"{self.name}: a newer frame took its place"))
+
+    def _can_make_room(self, nbytes: int) -> bool:
+        own, intake = self._backlog, self._intake
+        enough = intake is None or not intake.full_without(own.count, own.nbytes, nbytes)
+        return enough and nbytes <= self.limits.queue_bytes
+
+    def _full_told(self, nbytes: int) -> str:
+        """Say which bound is reached."""
+        intake, own, limits = self._intake, self._backlog, self.limits
+        if intake is None or self._full(nbytes):
+            waiting = f"{own.count} frames wait, {own.nbytes} bytes"
+            bounds = f"the bounds are {limits.queue} and {limits.queue_bytes}"
+        else:
+            waiting = f"{intake.count} frames of all models wait, {intake.nbytes} bytes"
+            bounds = f"the bounds of the runtime are {intake.queue} and {intake.queue_bytes}"
+        return f"{self.name}: {waiting} in all; one of {nbytes} bytes came; {bounds}"
 
     # -- service -----------------------------------------------------------------------------------
 
@@ -283,7 +361,11 @@ class ModelContext(Receiver[ContextOrder]):
             frame.attempts += 1
             if self._queuers:
                 self._next_queuer()
+            if state.watchers and not state.waiting:
+                self._tell_empty(now)
             if now < frame.deadline >= now + service - LENIENCE:
+                if now - state.hungry_since > self.longest_wait:  # noqa: PLR1730  (max() costs a call a frame)
+                    self.longest_wait = now - state.hungry_since
                 state.hungry_since = now if state.waiting else math.inf
                 return frame
             self.expire(frame)
@@ -301,9 +383,15 @@ class ModelContext(Receiver[ContextOrder]):
         self.state.waiting += 1
         if self.state.waiting == 1:
             self.state.ready_since = frame.offered
-        for server in self._servers:
-            server.poke()
+        self._look_again()
         return True
+
+    def landed(self) -> None:
+        """A device has completed a frame, whatever became of it: another may fly in its place, anywhere."""
+        state = self.state
+        state.flying -= 1
+        if state.flying + 1 >= state.max_in_flight and state.waiting:
+            self._look_again()
 
     def cancel(self, frame: Frame) -> None:
         """Its caller waits no more: it loses its place, or its device is told."""
@@ -325,6 +413,8 @@ class ModelContext(Receiver[ContextOrder]):
             self._backlog.forget(frame)
             self.state.waiting -= 1
             frame.inputs = ()
+            if self.state.watchers and not self.state.waiting:
+                self._tell_empty(self._loop.now())
             if self._queuers:
                 self._next_queuer()
         else:
@@ -335,6 +425,12 @@ class ModelContext(Receiver[ContextOrder]):
             self._loop.fill(frame.slot)
         if self._idle and not self.unsettled:
             self._wake_idle()
+
+    def _tell_empty(self, now: float) -> None:
+        """Nothing waits any more."""
+        watchers, self.state.watchers = self.state.watchers, {}
+        for told in watchers:
+            told(now)
 
     def _note(self, *, kept: bool) -> None:
         """Learn how well this model is served."""

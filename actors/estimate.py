@@ -21,13 +21,18 @@ class Estimate:
     Attributes:
         value: the mean; the prior before the first sample.
         samples: how many there were.
+
+    Args:
+        prior: the value before the first sample.
+        fall: what of the distance to a lower sample it moves; less than a fifth keeps it near the upper ones.
     """
 
-    __slots__ = ("samples", "value")
+    __slots__ = ("_fall", "samples", "value")
 
-    def __init__(self, prior: float = 0.0) -> None:
+    def __init__(self, prior: float = 0.0, *, fall: float = _GAIN) -> None:
         self.value = prior
         self.samples = 0
+        self._fall = fall
 
     def add(self, sample: float) -> None:
         """Learn from one sample; what is negative or no number counts as 0."""
@@ -37,7 +42,7 @@ class Estimate:
             self.value = sample
             return
         step = min(sample - self.value, _LEAP * self.value) if self.value else sample
-        self.value += step * max(_GAIN, 1 / self.samples)
+        self.value += step * max(_GAIN if step > 0 else self._fall, 1 / self.samples)
 
     def __repr__(self) -> str:
         return f"<Estimate {self.value:.6f} s of {self.samples}>"

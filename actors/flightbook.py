@@ -20,6 +20,7 @@ from repertory.transports.frame import Fate, Frame, Outcome
 from .context import ModelContext
 from .policy import GroupState
 from .tenants import Tenant
+from .timesheet import TimeSheet
 
 __all__ = ["FlightBook"]
 
@@ -33,18 +34,22 @@ class FlightBook:
         busy: seconds of device time that they took.
         rooms: how many more frames of each resident program may be started, by key.
         fault: why the device is out of service: what its frames are told; None while it is in service.
+        hours: how the group spends its time.
 
     Args:
         state: the policy's view, kept up to date here where it is about frames.
+        now: on the loop's clock.
     """
 
-    def __init__(self, state: GroupState) -> None:
+    def __init__(self, state: GroupState, now: float) -> None:
+        self.hours = TimeSheet(state, now)
         self.completed = 0
         self.busy = 0.0
         self.fault: DeviceError | None = None
         self._state = state
         self._frames: dict[Frame, Tenant] = {}
         self.rooms: dict[str, int] = {}
+        self._lone: Frame | None = None  # the last one that found the device idle
 
     def __contains__(self, frame: Frame) -> bool:
         return frame in self._frames
@@ -78,17 +83,21 @@ class FlightBook:
         take, frames, state = tenant.context.take, self._frames, self._state
         entry, program, network = tenant.entry, tenant.entry.program, tenant.network
         started, service = 0, entry.service.value
-        queued = state.busy_for(now)
+        queued = state.busy_for(now) + entry.transit.value
+        idle = not state.in_flight
         try:
             while started < count and (frame := take(now, queued + (started + 1) * service)) is not None:
                 frame.program = program
                 if network is not None:
                     frame.network = network
                 frames[frame] = tenant
+                if idle and not started:
+                    self._lone = frame
                 started += 1
                 start(frame)
         finally:
             entry.in_flight += started
+            entry.context.flying += started
             entry.granted -= started
             entry.turn_frames += started
             if started:
@@ -98,11 +107,14 @@ class FlightBook:
                     state.progress = now
             self.rooms[program.key] -= started
             state.in_flight += started
+            if started and state.in_flight == started:
+                self.hours.look(now)
         return started
 
     def land(self, completions: Sequence[Completion], now: float) -> ContractError | None:
         """Settle what the device has completed; return in what it broke its contract, if it did."""
         frames, rooms, state = self._frames, self.rooms, self._state
+        busy = worth = 0.0
         breach: ContractError | None = None
         for completion in completions:
             frame = completion.frame
@@ -111,6 +123,8 @@ class FlightBook:
                 breach = ContractError(f"{frame!r} was completed, and is not in flight")
                 continue
             tenant.entry.in_flight -= 1
+            tenant.context.landed()
+            worth += tenant.entry.worth
             state.in_flight -= 1
             if frame.program is not None and frame.program.key in rooms:
                 rooms[frame.program.key] += 1
@@ -127,10 +141,18 @@ class FlightBook:
             else:
                 self._not_done(completion, frame, tenant.context)
             if completion.busy:
-                self.busy += completion.busy
+                busy += completion.busy
                 tenant.entry.service.add(completion.busy)
+                if frame is self._lone and frame.started is not None:
+                    tenant.entry.transit.add(now - frame.started - completion.busy)
+            if frame is self._lone:
+                self._lone = None
             if not tenant.entry.in_flight:
                 state.flying.pop(tenant.entry, None)
+        self.busy += busy
+        busy = min(busy, now - state.progress)
+        state.load.add(now, busy, worth)
+        self.hours.landed(busy, now)
         state.progress = now
         self.completed += len(completions)
         return breach
@@ -138,6 +160,7 @@ class FlightBook:
     def clear(self, lost: DeviceError, now: float) -> None:
         """The device is gone: what a broken one left in flight goes back to its context."""
         self.land([Completion(frame, Fate.UNDONE, error=lost) for frame in self._frames], now)
+        self._lone = None
         self.rooms.clear()
         self._state.residents.clear()
 

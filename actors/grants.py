@@ -28,7 +28,7 @@ class Grants:
         if not more:
             self.forget(entry)
         self.all.append(grant)
-        entry.granted = grant.frames
+        entry.granted, entry.worth = grant.frames, grant.worth
         if grant.fresh:
             entry.turn_since, entry.turn_frames = now, 0
         return more

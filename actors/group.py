@@ -87,13 +87,13 @@ class DeviceGroup(Actor[GroupOrder]):
         self.device: Device = connect()
         self.started = anyio.Event()
         self.error: BaseException | None = None
-        self.flight = flight = FlightBook(state)
+        self._loop = loop = world.loop
+        self.flight = flight = FlightBook(state, loop.now())
         self.chart = Chart()
         self._connect = connect
-        self._loop = loop = world.loop
         self._observer = observer
         self._tenants = tenants = Tenants(state)
-        self._wake = Wake(loop, wheel, self.poke)
+        self._wake = Wake(loop, self.poke)
         self._stall = stall = StallWatch(wheel, loop, patience=self._patience, stalled=self._stalled)
         decided = partial(observer.decided, self)
         self._turns = Turns(state, policy, flight=flight, tenants=tenants, stall=stall, decided=decided)
@@ -217,7 +217,9 @@ class DeviceGroup(Actor[GroupOrder]):
             self._on_fault(as_fault(error))
             return
         if isinstance(decision, Bind) or (decision is not None and decision.until < math.inf):
-            self.poke()  # the task binds, or waits until another time
+            self._wake.up()  # the task binds, or waits until another time
+        if not state.in_flight:
+            self.flight.hours.look(now)
 
     def poke(self) -> None:
         """Something changed: look again."""
@@ -243,6 +245,7 @@ class DeviceGroup(Actor[GroupOrder]):
             raise
         finally:
             self._open = self.state.in_service = False
+            self.flight.hours.closed(self._loop.now())
             self.started.set()
             try:
                 hung = await close_device(self.device, name=self.name)
@@ -253,6 +256,7 @@ class DeviceGroup(Actor[GroupOrder]):
 
     def _in_service(self) -> None:
         self._open = True
+        self.flight.hours.opened(self._loop.now())
         self.error = None
         capabilities = self.device.capabilities
         self.state.capacity = capabilities.residents
@@ -277,6 +281,8 @@ class DeviceGroup(Actor[GroupOrder]):
                 if isinstance(decision, Bind) and not self.flight.blocks(decision.evict):
                     await self._bind(decision)
                     continue
+                if not self.state.in_flight:
+                    self.flight.hours.look(self._loop.now())
                 self._parked = True
                 try:
                     await self._wake.wait(decision.until if isinstance(decision, Wait) else math.inf)

@@ -8,6 +8,7 @@ string with a `{}` for each of the decision's `figures`, which is filled in only
 from __future__ import annotations
 
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
@@ -18,10 +19,13 @@ import msgspec
 from repertory.models.program import Program
 
 from .estimate import Estimate
+from .load import Load
 from .rhythm import Rhythm
 
 __all__ = [
+    "HOST_DELAY",
     "LOAD_RATE",
+    "SERVICE_PRIOR",
     "SWAP_PRIOR",
     "Bind",
     "ContextState",
@@ -35,11 +39,22 @@ __all__ = [
     "used",
 ]
 
+SERVICE_PRIOR: Final = 0.002
+"""Seconds that a frame is taken to hold a device before any was seen."""
+
 SWAP_PRIOR: Final = 0.005
 """Seconds that a bind is taken to last before any was seen, beside the time for its bytes."""
 
 LOAD_RATE: Final = 200e6
 """Bytes of a program that are taken to be loaded in a second, before any load was seen."""
+
+
+HOST_DELAY: Final = 0.001
+"""Seconds that the next frame may need to reach a device whose frame has just completed."""
+
+
+def _near_the_top() -> Estimate:
+    return Estimate(fall=0.02)
 
 
 @final
@@ -70,8 +85,13 @@ class ContextState:
         kept: the share of its recent requests that were answered by their deadline, those included that
             were refused for a full queue or their deadline; 1 before the first.
         rhythm: of its requests.
+        glance: returns priority and deadline of what is taken next.
         outline: returns deadlines of what waits, in the order of taking, by priority: about the first so
             many of each.
+        arrivals: returns when the first so many of what waits came, oldest first.
+        flying: its frames that are started and not completed, over all groups.
+        max_in_flight: how many they may be.
+        watchers: told, once, when nothing waits any more.
     """
 
     name: str
@@ -83,7 +103,12 @@ class ContextState:
     max_wait: float = 1.0
     kept: float = 1.0
     rhythm: Rhythm = field(default_factory=Rhythm)
+    glance: Callable[[], tuple[int, float]] = field(default=lambda: (0, math.inf))
     outline: Callable[[int], list[tuple[int, list[float]]]] = field(default=lambda _most: [])
+    arrivals: Callable[[int], list[float]] = field(default=lambda _most: [])
+    flying: int = 0
+    max_in_flight: int = sys.maxsize
+    watchers: dict[Callable[[float], None], None] = field(default_factory=dict[Callable[[float], None], None])
 
 
 @final
@@ -99,9 +124,13 @@ class Entry:
         turn_since: when its last turn here began, with a bind or a fresh grant; -inf before the first.
         turn_frames: frames started since.
         served: when frames of it were last started here; -inf before the first.
+        worth: what the last grant took a frame to be worth.
         left: when it last ceased to be resident here; -inf before.
+        lost: when it last did so with frames waiting; -inf before.
         service: seconds a frame holds the device; nothing is known before its first sample.
         swap: seconds that making it resident takes here; likewise.
+        transit: seconds from start to answer that a frame does not hold the device: the rest of a pipeline,
+            and the way there and back. Near its upper samples.
     """
 
     context: ContextState
@@ -111,9 +140,29 @@ class Entry:
     turn_since: float = -math.inf
     turn_frames: int = 0
     served: float = -math.inf
+    worth: float = 1.0
     left: float = -math.inf
+    lost: float = -math.inf
     service: Estimate = field(default_factory=Estimate)
     swap: Estimate = field(default_factory=Estimate)
+    transit: Estimate = field(default_factory=_near_the_top)
+
+    @property
+    def depth(self) -> int:
+        """How many frames in flight keep the device busy: what more is started only waits there."""
+        service = self.service.value
+        if not service:
+            return sys.maxsize
+        return 1 + math.ceil((self.transit.value + HOST_DELAY) / service)
+
+    @property
+    def ready(self) -> bool:
+        """Whether frames wait that may start here: at once, or when those in flight here have completed.
+
+        Where others fly as many as `max_in_flight` allows, a grant starts nothing.
+        """
+        context = self.context
+        return context.waiting > 0 and (context.flying < context.max_in_flight or self.in_flight > 0)
 
 
 @final
@@ -132,6 +181,8 @@ class GroupState:
         in_service: whether the device is open.
         spare: a place to spill to: slower than the others as a rule, and used where they are too busy.
         entries: the contexts that are bound to this group.
+        by_context: the same by context.
+        by_program: the same by the key of what must be resident.
         residents: resident programs by key, least recently bound first.
         pinned: keys of programs that must not be evicted.
         in_flight: frames that are started and not completed.
@@ -140,6 +191,7 @@ class GroupState:
         binding: the entry that a bind is going on for, or None.
         bind_began: when it began.
         swap: seconds a bind takes here, whatever is bound.
+        load: how busy it was of late.
         plan: what the last decision foresaw.
         peers: all groups of the runtime, this one included, in the order given.
     """
@@ -153,6 +205,8 @@ class GroupState:
     in_service: bool = True
     spare: bool = False
     entries: list[Entry] = field(default_factory=list[Entry])
+    by_context: dict[ContextState, Entry] = field(default_factory=dict[ContextState, Entry])
+    by_program: dict[str, list[Entry]] = field(default_factory=dict[str, list["Entry"]])
     residents: dict[str, Program] = field(default_factory=dict[str, Program])
     pinned: set[str] = field(default_factory=set[str])
     in_flight: int = 0
@@ -161,17 +215,24 @@ class GroupState:
     binding: Entry | None = None
     bind_began: float = -math.inf
     swap: Estimate = field(default_factory=Estimate)
+    load: Load = field(default_factory=Load)
     plan: tuple[Step, ...] = ()
     peers: list[GroupState] = field(default_factory=list["GroupState"])
 
     def busy_for(self, now: float) -> float:
         """Return for how many more seconds what is started holds the device, as far as was learned."""
-        work = sum([entry.in_flight * entry.service.value for entry in self.flying])
+        work = 0.0
+        for entry in self.flying:
+            work += entry.in_flight * entry.service.value
         if self.binding is not None:
             work = work + self.swap_cost(self.binding) - (now - self.bind_began)
         elif work:
             work -= now - self.progress
         return max(0.0, work)
+
+    def service_cost(self, entry: Entry) -> float:
+        """Return how long a frame holds the device: as learned, else a guess."""
+        return entry.service.value if entry.service.samples else SERVICE_PRIOR
 
     def swap_cost(self, entry: Entry) -> float:
         """Return how long making an entry's program resident takes: as learned, else by its size."""
@@ -206,6 +267,7 @@ class Grant(msgspec.Struct, frozen=True):
     reason: str
     until: float = math.inf
     fresh: bool = False
+    worth: float = 1.0
     figures: tuple[float, ...] = ()
     plan: tuple[Step, ...] = ()
 
@@ -248,7 +310,14 @@ def used(programs: Iterable[Program]) -> int:
 
 
 class Policy(ABC):
-    """Decides what a device group does next."""
+    """Decides what a device group does next.
+
+    Attributes:
+        keeps_deadlines: whether it is made for requests with deadlines, which end at their deadline. A plan
+            gives the others requests without one, and judges lateness itself.
+    """
+
+    keeps_deadlines: bool = True
 
     @abstractmethod
     def decide(self, state: GroupState, now: float) -> Decision:

@@ -13,6 +13,7 @@ _MISSES: Final = 3  # arrivals in a row that are off: the rhythm is over
 _SILENCE: Final = 4.0  # periods without an arrival: the source has stopped
 _PHASE_GAIN: Final = 0.15
 _PERIOD_GAIN: Final = 0.02
+_GAP_GAIN: Final = 0.1
 
 
 @final
@@ -27,10 +28,11 @@ class Rhythm:
         phase: when the last arrival was due.
         jitter: seconds that arrivals are off, mean.
         last: when the last one came; -inf before the first.
+        gap: seconds between arrivals, mean of the last ones; 0 before the second.
         allowance: seconds from arrival to deadline, of the last request; `math.inf` without one.
     """
 
-    __slots__ = ("_count", "_gaps", "_misses", "allowance", "jitter", "last", "period", "phase")
+    __slots__ = ("_count", "_gaps", "_misses", "allowance", "gap", "jitter", "last", "period", "phase")
 
     def __init__(self) -> None:
         self.period = 0.0
@@ -38,6 +40,7 @@ class Rhythm:
         self.jitter = 0.0
         self.last = -math.inf
         self.allowance = math.inf
+        self.gap = 0.0
         self._gaps: list[float] = []
         self._misses = 0
         self._count = 0
@@ -46,6 +49,8 @@ class Rhythm:
         """Something arrived."""
         gap, self.last = now - self.last, now
         self.allowance = deadline - now
+        if gap < math.inf:
+            self.gap += (gap - self.gap) * _GAP_GAIN if self.gap else gap
         if self.period:
             self._follow(now)
         else:
@@ -64,6 +69,17 @@ class Rhythm:
         if late > 0:
             due += math.ceil(late / period) * period
         return max(now, due)
+
+    def foresee(self, now: float) -> tuple[float, float]:
+        """Return when the next arrival is due, and how long after it the one after that.
+
+        Without a rhythm that is by the mean gap; (`math.inf`, 0) where none came, or none for long.
+        """
+        if self.period:
+            return self.next(now), self.period
+        if self.gap and now - self.last <= _SILENCE * self.gap:
+            return now + self.gap, self.gap
+        return math.inf, 0.0
 
     def _search(self, now: float, gap: float) -> None:
         gaps = self._gaps

@@ -46,6 +46,8 @@ class Tenants:
         entry = Entry(context.state, program)
         self.by_context[context] = self.by_entry[entry] = Tenant(context, entry)
         self._state.entries.append(entry)
+        self._state.by_context[entry.context] = entry
+        self._state.by_program.setdefault(program.key, []).append(entry)
         return entry
 
     def pop(self, context: ModelContext) -> Entry | None:
@@ -55,6 +57,8 @@ class Tenants:
             return None
         del self.by_entry[tenant.entry]
         self._state.entries.remove(tenant.entry)
+        del self._state.by_context[tenant.entry.context]
+        self._uses_no_more(tenant.entry)
         return tenant.entry
 
     def entry(self, context: ModelContext) -> Entry | None:
@@ -66,8 +70,16 @@ class Tenants:
         """Serve later frames of a context by this network of another program; return the one it had."""
         tenant = self.by_context[context]
         tenant.network = network
+        self._uses_no_more(tenant.entry)
         before, tenant.entry.program = tenant.entry.program, program
+        self._state.by_program.setdefault(program.key, []).append(tenant.entry)
         return before
+
+    def _uses_no_more(self, entry: Entry) -> None:
+        users = self._state.by_program[entry.program.key]
+        users.remove(entry)
+        if not users:
+            del self._state.by_program[entry.program.key]
 
     def of(self, program: Program) -> Iterator[ModelContext]:
         """The contexts that are served by this program."""

@@ -53,6 +53,7 @@ class Turns:
         self.due: Bind | None = None  # what the policy said last beside the grants
         self._wait: Wait | None = None
         self._asking = True  # it may have more to say
+        self._blocked = False
         self._state = state
         self._policy = policy
         self._flight = flight
@@ -80,7 +81,9 @@ class Turns:
             RuntimeError: the policy grants again and again what starts nothing.
         """
         barren = 0
-        if self.due is not None and not self._flight.blocks(self.due.evict):
+        if self.ask and self._full:
+            return None
+        if self._blocked and self.due is not None and not self._flight.blocks(self.due.evict):
             self.ask = True  # its way is free: what waits may have changed meanwhile
         while True:
             if self.ask:
@@ -93,11 +96,19 @@ class Turns:
             before = self._state.in_flight
             if not self.grants.fill(self._goes_on, now):
                 self._asking = True
+                if self._full:
+                    self.ask = True
+                    return None
                 barren = barren + 1 if self._state.in_flight == before else 0
                 if barren > MAX_BARREN:
                     raise RuntimeError(f"{self._policy!r} keeps granting turns in which nothing starts")
             elif not self._asking:
                 return self.due or self._wait
+
+    @property
+    def _full(self) -> bool:
+        """Whether nothing can be done before a completion, so that it is best decided then."""
+        return self._state.in_flight >= self._window and self._state.bind_needs_idle
 
     def _consult(self, now: float) -> Bind | Wait | None:
         """Ask the policy for one decision; where one program is resident at most, one grant is all it has.
@@ -118,15 +129,22 @@ class Turns:
             if self._state.bind_needs_idle:
                 self.grants.withdraw()
             self.due = decision
+            self._blocked = self._flight.blocks(decision.evict)
         self._asking = False
         return decision
 
     def _goes_on(self, grant: Grant, now: float) -> bool:
-        """Start frames of a grant; False when it has ended, True when only the windows are full."""
+        """Start frames of a grant; False when it has ended, True when only the windows are full.
+
+        So it is where the model flies as many as it may: some of them elsewhere, perhaps.
+        """
         if now >= grant.until:
             return False
         state, entry, flight = self._state, grant.entry, self._flight
-        count = min(flight.rooms.get(entry.program.key, 0), self._window - state.in_flight, entry.granted)
+        free = min(self._window - state.in_flight, entry.context.max_in_flight - entry.context.flying)
+        if len(state.entries) > 1:
+            free = min(free, entry.depth - entry.in_flight)
+        count = min(flight.rooms.get(entry.program.key, 0), free, entry.granted)
         if count <= 0:
             return entry.granted > 0
         if not state.in_flight:

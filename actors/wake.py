@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import final
 
 from repertory.transports.loop import Loop, Slot
-from repertory.transports.wheel import Alarm, Wheel
 
 __all__ = ["Wake"]
 
@@ -20,16 +19,15 @@ class Wake:
         slot: what the task waits for; None while it does not wait, or has been woken.
 
     Args:
-        loop: for the wait.
-        wheel: for its end.
-        ended: told at the end of a wait that nobody ended before its time; it must wake.
+        loop: for the wait. It ends on time and not with the wheel's next tick: a swap that is to be ready
+            for a camera's frame cannot be 5 ms late.
+        ended: told at the end of a wait that nobody ended before its time.
     """
 
-    def __init__(self, loop: Loop, wheel: Wheel, ended: Callable[[], None]) -> None:
+    def __init__(self, loop: Loop, ended: Callable[[], None]) -> None:
         self.slot: Slot | None = None
         self._loop = loop
-        self._wheel = wheel
-        self._alarm = Alarm(ended)
+        self._ended = ended
 
     def up(self) -> None:
         """Wake the task, if it waits."""
@@ -40,10 +38,12 @@ class Wake:
     async def wait(self, until: float = math.inf) -> None:
         """Wait until woken, at the latest until `until`."""
         slot = self.slot = self._loop.slot()
-        if until < math.inf:
-            self._wheel.add(self._alarm, until)
         try:
-            await slot
+            if until < math.inf:
+                await self._loop.wait_until(slot, until)
+                if self.slot is not None:
+                    self._ended()
+            else:
+                await slot
         finally:
             self.slot = None
-            self._wheel.discard(self._alarm)

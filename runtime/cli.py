@@ -1,4 +1,4 @@
-"""The command line: `repertory demo`, `run`, `pack`, `inspect`, `devices`, `ping`."""
+"""The command line: `repertory demo`, `run`, `plan`, `pack`, `inspect`, `devices`, `ping`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from .commands.devices import Devices
 from .commands.inspect import Inspect
 from .commands.pack import Pack
 from .commands.ping import Ping
+from .commands.plan import Plan
 from .commands.run import Run
 
 __all__ = ["main"]
 
-_COMMANDS: tuple[Command, ...] = (Demo(), Run(), Pack(), Inspect(), Devices(), Ping())
+_COMMANDS: tuple[Command, ...] = (Demo(), Run(), Plan(), Pack(), Inspect(), Devices(), Ping())
 
 _EXITS = """exit codes:
   0    done

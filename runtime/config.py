@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, final
+from typing import final
 
 import msgspec
 
-from repertory.actors.context import Limits, Overflow
+from repertory.actors.limits import MAX_WAIT, QUEUE, QUEUE_BYTES, Limits, Overflow, whole
 from repertory.models.errors import ConfigError
 
+from .policies.named import policy_named
 from .repertoire import LoadOptions, Outputs
 
 __all__ = ["Config", "GroupConfig", "ModelConfig", "read_config"]
-
-Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
 @final
@@ -36,11 +35,14 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         sidecar: a JSON file that tells the tensors of a module which does not; `<path>.json` without it.
         outputs: float32, or native: quantised outputs as the device has them.
         groups: addresses of the groups that may serve it; every group that takes it without them.
-        queue: frames that may wait.
+        queue: frames that may wait; this and what follows up to `max_wait` as in `Limits`.
         queue_bytes: bytes of their inputs.
         overflow: refuse, wait or drop_oldest.
-        timeout: seconds, default of `infer`; none without it.
+        max_in_flight: frames that may be started and not completed; as many as the devices take without it.
+        weight: its share among models of one priority.
         priority: default of `infer`.
+        timeout: seconds, default of `infer`; none without it.
+        max_wait: seconds within which it is to get a turn.
         warm: make it resident and run it once before it is in service.
         pin: make it resident before it is in service, and keep it so.
     """
@@ -52,13 +54,34 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sidecar: str | None = None
     outputs: Outputs = "float32"
     groups: list[str] | None = None
-    queue: Positive = 1024
-    queue_bytes: Positive = 256 * 2**20
+    queue: int = QUEUE
+    queue_bytes: int = QUEUE_BYTES
     overflow: Overflow = Overflow.REFUSE
-    timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    priority: Annotated[int, msgspec.Meta(ge=-128, le=127)] = 0
+    max_in_flight: int | None = None
+    weight: float = 1.0
+    priority: int = 0
+    timeout: float | None = None
+    max_wait: float = MAX_WAIT
     warm: bool = False
     pin: bool = False
+
+    @property
+    def limits(self) -> Limits:
+        """What it may take, and what it is due.
+
+        Raises:
+            ConfigError: names what is out of its range.
+        """
+        return Limits(
+            queue=self.queue,
+            queue_bytes=self.queue_bytes,
+            overflow=self.overflow,
+            max_in_flight=self.max_in_flight,
+            weight=self.weight,
+            priority=self.priority,
+            timeout=self.timeout,
+            max_wait=self.max_wait,
+        )
 
     @property
     def options(self) -> LoadOptions:
@@ -70,9 +93,7 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             sidecar=self.sidecar,
             outputs=self.outputs,
             groups=self.groups,
-            limits=Limits(self.queue, self.queue_bytes, self.overflow),
-            timeout=self.timeout,
-            priority=self.priority,
+            limits=self.limits,
             warm=self.warm,
             pin=self.pin,
         )
@@ -80,10 +101,21 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @final
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole file."""
+    """The whole file.
+
+    Attributes:
+        group: device groups.
+        model: models that are loaded when the runtime opens, in this order.
+        policy: name of the policy that decides who gets a group next.
+        queue: frames that may wait in all models together.
+        queue_bytes: bytes of their inputs.
+    """
 
     group: list[GroupConfig]
     model: list[ModelConfig] = []
+    policy: str | None = None
+    queue: int | None = None
+    queue_bytes: int | None = None
 
 
 def read_config(path: Path) -> Config:
@@ -100,7 +132,25 @@ def read_config(path: Path) -> Config:
         raise ConfigError(f"{path}: {error}") from error
     if not config.group:
         raise ConfigError(f"{path}: there is no [[group]]: a runtime needs at least one device")
-    return Config(config.group, [_resolved(model, path.parent) for model in config.model])
+    try:
+        _check(config)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    return msgspec.structs.replace(config, model=[_resolved(model, path.parent) for model in config.model])
+
+
+def _check(config: Config) -> None:
+    """Check what the types do not tell."""
+    for name, value in (("queue", config.queue), ("queue_bytes", config.queue_bytes)):
+        if value is not None:
+            whole(name, value)
+    if config.policy is not None:
+        policy_named(config.policy)
+    for number, model in enumerate(config.model, 1):
+        try:
+            _ = model.options
+        except ConfigError as error:
+            raise ConfigError(f"model {number} ({model.name or model.path}): {error}") from error
 
 
 def _resolved(model: ModelConfig, folder: Path) -> ModelConfig:

@@ -11,17 +11,21 @@ import anyio
 import numpy as np
 from anyio.lowlevel import checkpoint
 
-from repertory.actors.context import ModelContext, Overflow
+from repertory.actors.context import ModelContext
+from repertory.actors.limits import PRIORITIES, Overflow
 from repertory.models.checks import is_a
-from repertory.models.errors import DeadlineUnreachable, InvalidInput, QueueFull, RuntimeClosed
+from repertory.models.errors import (
+    DeadlineUnreachable,
+    InvalidInput,
+    QueueFull,
+    RepertoryError,
+    RuntimeClosed,
+)
 from repertory.models.spec import Array, TensorSpec
 from repertory.transports.frame import Frame, Outcome
 from repertory.transports.loop import Loop
 
-__all__ = ["PRIORITIES", "Model"]
-
-PRIORITIES = range(-128, 128)
-"""Priorities that a request may have; larger is more urgent, 0 is the default."""
+__all__ = ["Model"]
 
 _REAL = (int, float, np.integer, np.floating)
 _MOMENT = 0.1  # seconds; a scope whose deadline has passed is cancelled in the event loop's next steps
@@ -34,18 +38,12 @@ class Model:
     Args:
         context: the model's books and backlog.
         loop: the event loop's seam.
-        timeout: default for `infer`.
-        priority: default for `infer`.
     """
 
-    def __init__(
-        self, context: ModelContext, loop: Loop, *, timeout: float | None = None, priority: int = 0
-    ) -> None:
+    def __init__(self, context: ModelContext, loop: Loop) -> None:
         self._context = context
         self._loop = loop
         self._thread = get_ident()
-        self._timeout = timeout
-        self._priority = priority
         self._inputs = context.network.inputs
         self._outputs = tuple(spec.name for spec in context.network.outputs)
         only = self._inputs[0] if len(self._inputs) == 1 else None
@@ -84,10 +82,10 @@ class Model:
             inputs: an ndarray, or anything with `__array__` or DLPack; for several inputs a mapping from
                 their names. Dtypes as in `inputs`: native ones pass without a copy. The memory is borrowed
                 until the device has completed the frame, which after a cancel is later than the return.
-            timeout: seconds from now.
+            timeout: seconds from now; without it and a deadline that of the model's limits.
             deadline: the same as a moment on the loop's clock (`anyio.current_time()`); the earlier one
                 counts, and so does the deadline of the caller's own cancel scopes.
-            priority: larger is more urgent; -128 to 127.
+            priority: larger is more urgent; -128 to 127. That of the model's limits without it.
 
         Returns:
             The output as an ndarray that is the caller's own; a dict by name where there are several.
@@ -95,40 +93,27 @@ class Model:
         Raises:
             InvalidInput: a tensor is wrong; nothing was queued.
             QueueFull: the model's queue is full (`overflow="refuse"`), or no place became free by the
-                request's own deadline (`overflow="wait"`).
+                request's own deadline (`overflow="wait"`), or too much waits in all models together.
             Superseded: a newer frame took this one's place (`overflow="drop_oldest"`).
-            DeadlineUnreachable: the deadline has passed already; nothing was queued.
+            DeadlineUnreachable: the deadline cannot be met, or has passed; nothing was queued.
             DeadlineExceeded: the deadline passed in the queue or on the device.
             ModelClosed, RuntimeClosed: it was unloaded, or the runtime closed.
             DeviceError: the device failed on this frame, or is out of service for good.
         """
         context = self._context
-        if context.refusal is not None:
-            raise context.refused_by()
-        if get_ident() != self._thread:
-            raise RuntimeClosed(f"{self.name} belongs to the event loop of another thread")
-        arrays = self._arrays(inputs)
-        own = math.inf if timeout is deadline is self._timeout is None else self._own(timeout, deadline)
-        caller = self._loop.caller_deadline()
-        if caller == -math.inf:
-            await checkpoint()  # the caller is cancelled already: this raises
-        slot = self._loop.slot()
-        frame = Frame(
-            context,
-            context.network,
-            arrays,
-            slot,
-            own if own < caller else caller,  # noqa: FURB136  (min() costs a call on every request's way)
-            self._priority if priority is None else self._checked(priority),
-            self._nbytes or sum(array.nbytes for array in arrays),
-        )
+        if context.refusal is not None or get_ident() != self._thread:
+            raise self._closed()
+        frame, own = self._frame(inputs, timeout, deadline, priority)
+        slot = frame.slot = self._loop.slot()
+        if frame.deadline == -math.inf:
+            await self._leave_if_cancelled()
         if context.limits.overflow is Overflow.WAIT:
             await self._wait_for_room(frame.nbytes, own)
         try:
             context.offer(frame, expires=own)
         except DeadlineUnreachable:
-            if caller < own:
-                await _leave_to_the_caller()
+            if frame.deadline < own:
+                await self._leave_to_the_caller(frame)
             raise
         try:
             await slot
@@ -136,32 +121,60 @@ class Model:
             if frame.outcome is None:
                 context.cancel(frame)
         if frame.outcome is not Outcome.ANSWERED:
-            await self._ended(frame, by_caller=caller < own)
+            await self._raise_end(frame, own)
         outputs = frame.outputs
         assert outputs is not None, "an answer has outputs"
         return outputs[0] if len(outputs) == 1 else dict(zip(self._outputs, outputs, strict=True))
 
-    async def _ended(self, frame: Frame, *, by_caller: bool) -> None:
+    def _closed(self) -> RepertoryError:
+        """Return why nothing is admitted here."""
+        if get_ident() != self._thread:
+            return RuntimeClosed(f"{self.name} belongs to the event loop of another thread")
+        return self._context.refused_by()
+
+    def _frame(
+        self, inputs: object, timeout: float | None, deadline: float | None, priority: int | None
+    ) -> tuple[Frame, float]:
+        """Check what came; return it as a frame, and the moment at which the runtime itself ends it."""
+        context = self._context
+        limits = context.limits
+        arrays = self._arrays(inputs)
+        own = math.inf
+        if timeout is not None or deadline is not None or limits.timeout is not None:
+            own = self._own(timeout, deadline)
+        caller = self._loop.caller_deadline()
+        frame = Frame(
+            context,
+            context.network,
+            arrays,
+            None,
+            own if own < caller else caller,  # noqa: FURB136  (min() costs a call on every request's way)
+            limits.priority if priority is None else self._checked(priority),
+            self._nbytes or sum(array.nbytes for array in arrays),
+        )
+        return frame, own
+
+    async def _raise_end(self, frame: Frame, own: float) -> None:
         """Raise what a request ended in."""
-        if frame.outcome is Outcome.EXPIRED and by_caller:
-            await _leave_to_the_caller(frame.deadline - self._loop.now())
+        if frame.outcome is Outcome.EXPIRED and frame.deadline < own:
+            await self._leave_to_the_caller(frame)
         assert frame.error is not None, "every outcome but an answer has its error"
         raise frame.error
 
     def _own(self, timeout: float | None, deadline: float | None) -> float:
         """Return the moment at which the runtime itself ends the request."""
         if timeout is None and deadline is None:
-            timeout = self._timeout
+            timeout = self._context.limits.timeout
         for name, value in (("timeout", timeout), ("deadline", deadline)):
-            if value is not None and (not is_a(value, *_REAL) or math.isnan(value)):
+            if value is not None and (is_a(value, bool) or not is_a(value, *_REAL) or math.isnan(value)):
                 raise self._invalid(f"{name} is not a number: {value!r}")
         moment = math.inf if deadline is None else deadline
         return moment if timeout is None else min(moment, self._loop.now() + timeout)
 
     def _checked(self, priority: int) -> int:
-        if priority not in PRIORITIES:
+        if is_a(priority, bool) or not is_a(priority, int, np.integer) or priority not in PRIORITIES:
             raise self._invalid(f"priority {priority!r} came, -128 to 127 is wanted")
-        return priority
+        return int(priority)
 
     def _arrays(self, inputs: object) -> tuple[Array, ...]:
         """Check what the caller gave; first the common case, as cheaply as can be."""
@@ -189,20 +202,35 @@ class Model:
 
     async def _wait_for_room(self, nbytes: int, own: float) -> None:
         """Wait, where the queue is full; what is not admitted by its own deadline is refused."""
-        with anyio.move_on_at(own) as scope:
-            await self._context.room(nbytes)
+        try:
+            with anyio.move_on_at(own) as scope:
+                await self._context.room(nbytes)
+        except BaseException:
+            self._context.refused["cancelled"] += 1
+            raise
         if scope.cancelled_caught:
             self._context.refused["full"] += 1
             raise QueueFull(f"{self.name}: no place became free by the deadline")
 
+    async def _leave_if_cancelled(self) -> None:
+        """Raise the caller's cancellation, where it came before this request."""
+        refused = self._context.refused
+        refused["cancelled"] += 1
+        await checkpoint()
+        refused["cancelled"] -= 1  # the deadline alone is that far back
+
+    async def _leave_to_the_caller(self, frame: Frame) -> None:
+        """Where the caller's own scope ends now, at its deadline, let it end in its own way.
+
+        A deadline that is not reached by far was refused, and the caller may do something else meanwhile.
+        """
+        left = frame.deadline - self._loop.now()
+        if left < _MOMENT:
+            with anyio.move_on_after(max(0.0, left) + _MOMENT):
+                await anyio.sleep_forever()
+
     def __repr__(self) -> str:
         return f"<Model {self.name}>"
-
-
-async def _leave_to_the_caller(seconds: float = 0.0) -> None:
-    """Let the caller's own scope, whose deadline comes in so many seconds, end in its own way."""
-    with anyio.move_on_after(max(0.0, seconds) + _MOMENT):
-        await anyio.sleep_forever()
 
 
 def _is_mapping(value: object) -> bool:

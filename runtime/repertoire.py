@@ -12,7 +12,9 @@ import anyio
 import numpy as np
 
 from repertory.actors.actor import ActorRef
-from repertory.actors.context import ContextOrder, Drain, Limits, ModelContext
+from repertory.actors.context import ContextOrder, Drain, ModelContext
+from repertory.actors.intake import Intake
+from repertory.actors.limits import Limits
 from repertory.actors.orders import MakeResident
 from repertory.actors.supervisor import Supervisor
 from repertory.models.checks import is_a
@@ -31,7 +33,7 @@ from repertory.transports.wheel import Wheel
 from repertory.transports.world import World
 
 from .fleet import Fleet, Station
-from .model import PRIORITIES, Model
+from .model import Model
 from .telemetry import Telemetry
 
 __all__ = ["READ_BOUND", "InService", "LoadOptions", "Outputs", "Repertoire"]
@@ -57,8 +59,6 @@ class LoadOptions:
     outputs: Outputs = "float32"
     groups: Sequence[str] | None = None
     limits: Limits = field(default_factory=Limits)
-    timeout: float | None = None
-    priority: int = 0
     warm: bool = False
     pin: bool = False
 
@@ -68,10 +68,6 @@ class LoadOptions:
         _check_outputs(self.outputs)
         if not is_a(self.limits, Limits):
             raise ConfigError(f"limits {self.limits!r} came, a Limits is wanted")
-        if not is_a(self.priority, int) or self.priority not in PRIORITIES:
-            raise ConfigError(f"priority {self.priority!r} came, -128 to 127 is wanted")
-        if self.timeout is not None and not (is_a(self.timeout, int, float) and self.timeout > 0):
-            raise ConfigError(f"timeout {self.timeout!r} came, seconds above 0 are wanted")
 
 
 @final
@@ -94,16 +90,25 @@ class Repertoire:
         wheel: for deadlines.
         contexts: supervises the models' actors.
         telemetry: is told.
+        intake: what waits in all models together; None where nothing bounds that.
     """
 
     def __init__(
-        self, fleet: Fleet, *, world: World, wheel: Wheel, contexts: Supervisor, telemetry: Telemetry
+        self,
+        fleet: Fleet,
+        *,
+        world: World,
+        wheel: Wheel,
+        contexts: Supervisor,
+        telemetry: Telemetry,
+        intake: Intake | None = None,
     ) -> None:
         self._fleet = fleet
         self._world = world
         self._wheel = wheel
         self._contexts = contexts
         self._telemetry = telemetry
+        self._intake = intake
         self._worker = Worker(world, family="host", name="repertory: files")
         self._models: dict[str, InService | None] = {}
 
@@ -171,9 +176,11 @@ class Repertoire:
     ) -> InService:
         places = self._places(name, programs)
         loop = self._world.loop
-        context = ModelContext(name, network, options.limits, loop=loop, wheel=self._wheel)
+        context = ModelContext(
+            name, network, options.limits, loop=loop, wheel=self._wheel, intake=self._intake
+        )
         ref = self._contexts.start(lambda: context, name=f"model {name}")
-        model = Model(context, loop, timeout=options.timeout, priority=options.priority)
+        model = Model(context, loop)
         for station, program in places.items():
             station.group.attach(context, program)
         found = self._models[name] = InService(model, context, ref)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
@@ -9,17 +10,20 @@ from functools import partial
 from pathlib import Path
 from threading import get_ident
 from types import TracebackType
-from typing import Self, TypeVar, final
+from typing import Self, TypeVar, Unpack, final
 
 import anyio
 from anyio.abc import TaskGroup
 
 from repertory.actors.actor import ActorDied
-from repertory.actors.context import Limits, Retune
+from repertory.actors.context import Retune
+from repertory.actors.intake import Intake
+from repertory.actors.limits import LimitChanges, Limits, whole
 from repertory.actors.orders import Probe
 from repertory.actors.policy import Policy
 from repertory.actors.supervisor import Supervisor
 from repertory.actors.vitals import Vitals
+from repertory.models.checks import is_a
 from repertory.models.errors import ConfigError, DeviceLost, RepertoryError, RuntimeClosed, again
 from repertory.transports.device import Health
 from repertory.transports.real import RealWorld
@@ -29,8 +33,9 @@ from repertory.transports.world import World
 from .config import Config, read_config
 from .fleet import GRACE, DeviceSource, Fleet
 from .model import Model
+from .policies.named import policy_named
+from .policies.swap_aware import SwapAware
 from .repertoire import LoadOptions, Outputs, Repertoire
-from .policies.rotation import Rotation
 from .snapshots import group_statistics, model_statistics
 from .statistics import Decided, Statistics
 from .telemetry import Events, Telemetry
@@ -57,12 +62,14 @@ class Runtime:
         config: Config | None,
         world: World,
         policy: Policy,
+        intake: Intake | None,
         spans: int,
     ) -> None:
         self._devices = devices
         self._config = config
         self._world = world
         self._policy = policy
+        self._intake = intake
         self._spans = spans
         self._refusal: Callable[[], RepertoryError] | None = _not_open
         self._failure: Exception | None = None
@@ -136,7 +143,12 @@ class Runtime:
         tasks.start_soon(self._vitals.run)
         async with Fleet(self._world, wheel, self._policy, self._telemetry) as self._fleet:
             self._repertoire = Repertoire(
-                self._fleet, world=self._world, wheel=wheel, contexts=contexts, telemetry=self._telemetry
+                self._fleet,
+                world=self._world,
+                wheel=wheel,
+                contexts=contexts,
+                telemetry=self._telemetry,
+                intake=self._intake,
             )
             try:
                 for device in self._devices:
@@ -190,7 +202,7 @@ class Runtime:
         groups: Sequence[str] | None = None,
         limits: Limits | None = None,
         timeout: float | None = None,
-        priority: int = 0,
+        priority: int | None = None,
         warm: bool = False,
         pin: bool = False,
     ) -> Model:
@@ -206,9 +218,9 @@ class Runtime:
             outputs: `native` gives outputs that a device quantises as it has them, and not as float32;
                 elsewhere it changes nothing.
             groups: addresses of the groups that may serve it; without them every group that takes it.
-            limits: bounds of its queue; 1024 frames, 256 MiB, refuse without them.
-            timeout: default of `infer`, seconds.
-            priority: default of `infer`.
+            limits: what it may take, and what it is due; those of `Limits()` without them.
+            timeout: `Limits(timeout=)`, for short.
+            priority: `Limits(priority=)`, for short.
             warm: make it resident and run it once on zeros, so that no caller pays for the first time.
             pin: make it resident, and keep it so (see `pin`).
 
@@ -216,7 +228,8 @@ class Runtime:
             ArtifactError: the file cannot be read, or no group takes it; the message says why.
             NameTaken: a model of this name is loaded or being loaded.
             UnknownModel: the file does not hold this network, or holds several and none was named.
-            ConfigError: there is no such group, or an option is wrong.
+            ConfigError: there is no such group, an option is wrong, or options contradict each other: a
+                timeout or a priority here and another in `limits`, a queue that could not hold one request.
         """
         options = LoadOptions(
             name=name,
@@ -225,9 +238,7 @@ class Runtime:
             sidecar=sidecar,
             outputs=outputs,
             groups=groups,
-            limits=limits or Limits(),
-            timeout=timeout,
-            priority=priority,
+            limits=_with_defaults(limits, timeout, priority),
             warm=warm,
             pin=pin,
         )
@@ -274,13 +285,25 @@ class Runtime:
         """
         await self._order(self._in_service().pin(name))
 
-    async def retune(self, name: str, limits: Limits) -> None:
-        """Change the bounds of a model's queue; what waits stays admitted.
+    async def retune(self, name: str, limits: Limits | None = None, **changes: Unpack[LimitChanges]) -> None:
+        """Change the limits of a model in service: `await rt.retune("camera", weight=2, queue=8)`.
+
+        What waits stays admitted, with the deadline and the priority that it has; what is started goes on.
+        Everything later goes by the new limits.
+
+        Args:
+            name: the model's.
+            limits: all limits anew; without them those stay that are not named.
+            changes: some of `Limits`, by name.
 
         Raises:
             UnknownModel: no such model is loaded.
+            ConfigError: there is no such limit, or its value is wrong; nothing has changed.
         """
-        await self._order(self._in_service().find(name).ref.ask(Retune(limits)))
+        found = self._in_service().find(name)
+        if limits is not None and not is_a(limits, Limits):
+            raise ConfigError(f"limits {limits!r} came, a Limits is wanted")
+        await self._order(found.ref.ask(Retune(limits, changes)))
 
     def model(self, name: str) -> Model:
         """Return the handle of a loaded model.
@@ -322,9 +345,12 @@ class Runtime:
         telemetry = self._looked_into()
         groups = [station.group for station in self._fleet]
         self._vitals.ask(groups)
+        now = self._world.loop.now()
         return Statistics(
-            models={m.model.name: model_statistics(m.context, groups) for m in self._repertoire},
-            groups={group.name: group_statistics(group, telemetry) for group in groups},
+            models={
+                m.model.name: model_statistics(m.context, groups, telemetry, now) for m in self._repertoire
+            },
+            groups={group.name: group_statistics(group, telemetry, now) for group in groups},
         )
 
     def explain(self) -> list[Decided]:
@@ -361,7 +387,9 @@ def open_runtime(
     source: str | Path | Sequence[DeviceSource],
     *,
     world: World | None = None,
-    policy: Policy | None = None,
+    policy: Policy | str | None = None,
+    queue: int | None = None,
+    queue_bytes: int | None = None,
     spans: int = 0,
 ) -> Runtime:
     """Open device groups and serve models on them; the result is entered with `async with`.
@@ -369,11 +397,16 @@ def open_runtime(
     Args:
         source: a TOML file's path, or addresses of device groups (`["sim+memx://0", "cpu://"]`).
         world: real time without one; a `VirtualWorld` under an event loop on virtual time.
-        policy: who gets a group next; a fair rotation without one.
+        policy: who gets a group next, as an object or by its name; `swap-aware` without one.
+        queue: frames that may wait in all models together; without it only each model's own bound counts.
+        queue_bytes: bytes of their inputs, likewise. Where too much waits, a request is refused, waits for a
+            place, or takes that of the oldest frames of its own model, as its model's `overflow` says.
         spans: how many spans a group keeps for `timeline`; 0 keeps none.
 
+    `policy`, `queue` and `queue_bytes` go before those of the file.
+
     Raises:
-        ConfigError: the file or an address is wrong.
+        ConfigError: the file, an address or an option is wrong.
         DeviceError: (on entering) a device is not there, or belongs to somebody else.
     """
     if isinstance(source, str) and "://" in source:
@@ -387,9 +420,59 @@ def open_runtime(
     for device in devices:
         if not isinstance(device, str) and not callable(device):
             raise ConfigError(f"{device!r} is neither an address nor a function that makes a device")
+    if config is not None:
+        policy = config.policy if policy is None else policy
+        queue = config.queue if queue is None else queue
+        queue_bytes = config.queue_bytes if queue_bytes is None else queue_bytes
     return Runtime(
-        devices, config=config, world=world or RealWorld(), policy=policy or Rotation(), spans=spans
+        devices,
+        config=config,
+        world=world or RealWorld(),
+        policy=_policy(policy),
+        intake=_intake(queue, queue_bytes),
+        spans=spans,
     )
+
+
+def _policy(policy: Policy | str | None) -> Policy:
+    if policy is None:
+        return SwapAware()
+    if isinstance(policy, str):
+        return policy_named(policy)
+    if not is_a(policy, Policy):
+        raise ConfigError(f"policy {policy!r} came, a Policy or the name of one is wanted")
+    return policy
+
+
+def _intake(queue: int | None, queue_bytes: int | None) -> Intake | None:
+    if queue is None and queue_bytes is None:
+        return None
+    return Intake(
+        math.inf if queue is None else whole("queue", queue),
+        math.inf if queue_bytes is None else whole("queue_bytes", queue_bytes),
+    )
+
+
+def _with_defaults(limits: Limits | None, timeout: float | None, priority: int | None) -> Limits:
+    """Put `timeout` and `priority` into the limits, unless those say something else."""
+    if limits is None:
+        return Limits(timeout=timeout, priority=0 if priority is None else priority)
+    if not is_a(limits, Limits):
+        raise ConfigError(f"limits {limits!r} came, a Limits is wanted")
+    changed = limits
+    if timeout is not None:
+        changed = changed.changed({"timeout": timeout})
+    if priority is not None:
+        changed = changed.changed({"priority": priority})
+    for name in ("timeout", "priority"):
+        here, there = getattr(changed, name), getattr(limits, name)
+        if there not in {here, getattr(_DEFAULTS, name)}:
+            raise ConfigError(f"{name} {here!r} and limits with {name} {there!r} contradict each other")
+    return changed
+
+
+_DEFAULTS = Limits()
+"""What counts as not said."""
 
 
 def _not_open() -> RuntimeClosed:

@@ -17,12 +17,15 @@ from .telemetry import Telemetry
 __all__ = ["group_statistics", "model_statistics"]
 
 
-def model_statistics(context: ModelContext, groups: Sequence[DeviceGroup]) -> ModelStatistics:
+def model_statistics(
+    context: ModelContext, groups: Sequence[DeviceGroup], telemetry: Telemetry, now: float
+) -> ModelStatistics:
     """Return one model's numbers."""
-    latencies = np.fromiter(context.latencies, float)
-    p50, p99 = np.percentile(latencies, [50, 99]) if latencies.size else (None, None)
+    p50, p99, p999 = _percentiles(context)
     outcomes = context.outcomes
     return ModelStatistics(
+        offered=context.admitted + context.queueing + context.refused.total(),
+        queueing=context.queueing,
         admitted=context.admitted,
         answered=outcomes[Outcome.ANSWERED],
         failed=outcomes[Outcome.FAILED],
@@ -31,17 +34,40 @@ def model_statistics(context: ModelContext, groups: Sequence[DeviceGroup]) -> Mo
         superseded=outcomes[Outcome.SUPERSEDED],
         waiting=context.state.waiting,
         in_flight=context.in_flight,
-        refused=dict(context.refused),
-        p50=None if p50 is None else float(p50),
-        p99=None if p99 is None else float(p99),
+        refused={why: count for why, count in context.refused.items() if count},
+        p50=p50,
+        p99=p99,
+        p999=p999,
+        longest_wait=max(
+            context.longest_wait, now - context.state.hungry_since if context.state.waiting else 0
+        ),
+        residency=_residency(context, groups, telemetry, now),
         swaps=sum(group.binds_for(context) for group in groups),
         evictions=sum(group.evictions_for(context) for group in groups),
         groups=[group.name for group in groups if context in group.contexts],
     )
 
 
-def group_statistics(group: DeviceGroup, telemetry: Telemetry) -> GroupStatistics:
+def _percentiles(context: ModelContext) -> list[float] | list[None]:
+    if not context.latencies:
+        return [None, None, None]
+    return [float(each) for each in np.percentile(np.fromiter(context.latencies, float), [50, 99, 99.9])]
+
+
+def _residency(
+    context: ModelContext, groups: Sequence[DeviceGroup], telemetry: Telemetry, now: float
+) -> dict[str, float]:
+    ages: dict[str, float] = {}
+    for group in groups:
+        entry = group.entry(context)
+        if entry is not None and (key := entry.program.key) in group.state.residents:
+            ages[group.name] = now - telemetry.resident_since[group.name][key]
+    return ages
+
+
+def group_statistics(group: DeviceGroup, telemetry: Telemetry, now: float) -> GroupStatistics:
     """Return one group's numbers."""
+    split = group.flight.hours.split(now)
     capabilities = group.device.capabilities
     return GroupStatistics(
         family=capabilities.family,
@@ -52,7 +78,13 @@ def group_statistics(group: DeviceGroup, telemetry: Telemetry) -> GroupStatistic
         in_flight=group.state.in_flight,
         completed=group.flight.completed,
         swaps=group.swaps,
-        swap_seconds=telemetry.swap_seconds.get(group.name, 0.0),
+        seconds=split.seconds,
+        compute_seconds=split.compute,
+        transfer_seconds=split.transfer,
+        swap_seconds=split.swap,
+        idle_with_work_seconds=split.idle_with_work,
+        idle_seconds=split.idle,
+        out_of_service_seconds=split.out_of_service,
         evictions=group.evictions,
         memory_used=used(group.state.residents.values()),
         memory=capabilities.memory,

@@ -13,10 +13,13 @@ __all__ = ["Decided", "Event", "GroupStatistics", "ModelStatistics", "Statistics
 class ModelStatistics(msgspec.Struct, frozen=True):
     """One model since it was loaded.
 
-    At any moment admitted == answered + failed + expired + cancelled + superseded + waiting + in_flight.
+    At any moment admitted == answered + failed + expired + cancelled + superseded + waiting + in_flight, and
+    offered == admitted + queueing + what was refused.
 
     Attributes:
-        admitted: requests that were accepted.
+        offered: calls of `infer`.
+        queueing: those that wait for a place in the queue (`overflow="wait"`).
+        admitted: those that were accepted.
         answered: those whose caller got a result.
         failed: those whose caller got an error of the device, the model or the runtime.
         expired: those whose deadline passed first.
@@ -24,14 +27,22 @@ class ModelStatistics(msgspec.Struct, frozen=True):
         superseded: those that a newer frame replaced.
         waiting: those in the queue.
         in_flight: those that a device has started.
-        refused: requests that were never accepted, by reason: invalid, full, deadline, closed.
+        refused: requests that were never accepted, by reason: invalid; full, a queue; deadline, which had
+            passed or could not be met; closed, the model or the runtime; cancelled, by their callers before
+            there was a place.
         p50: median seconds from admission to answer over the most recent 4096 answers, or None.
         p99: likewise.
+        p999: likewise, of 99.9 %.
+        longest_wait: seconds that it waited for a turn, at the most: from a request, or from the start of a
+            frame beside which others waited, to the next start.
+        residency: seconds since it was made resident, by the names of the groups on which it is.
         swaps: how often it was made resident on them.
         evictions: how often it had to make room there.
         groups: names of the groups that serve it.
     """
 
+    offered: int
+    queueing: int
     admitted: int
     answered: int
     failed: int
@@ -43,6 +54,9 @@ class ModelStatistics(msgspec.Struct, frozen=True):
     refused: dict[str, int]
     p50: float | None
     p99: float | None
+    p999: float | None
+    longest_wait: float
+    residency: dict[str, float]
     swaps: int
     evictions: int
     groups: list[str]
@@ -51,6 +65,8 @@ class ModelStatistics(msgspec.Struct, frozen=True):
 @final
 class GroupStatistics(msgspec.Struct, frozen=True):
     """One device group since the runtime was opened.
+
+    The six of compute, transfer, swap, idle with and without work, and out of service add up to `seconds`.
 
     Attributes:
         family: as in its address.
@@ -61,11 +77,19 @@ class GroupStatistics(msgspec.Struct, frozen=True):
         in_flight: frames that the device has started and not completed.
         completed: frames that it has completed.
         swaps: binds that succeeded.
-        swap_seconds: time they took.
+        seconds: since the group was made.
+        compute_seconds: frames were in flight, and the device computed; what has not completed counts whole,
+            and frames that it computes side by side count once.
+        transfer_seconds: frames were in flight, and the device computed none of them: tensors were moved.
+        swap_seconds: a program was being made resident, and no frame was in flight meanwhile.
+        idle_with_work_seconds: neither, and frames waited for a model that this group serves.
+        idle_seconds: there was nothing to do.
+        out_of_service_seconds: the device was not open.
         evictions: programs that had to make room for another.
         memory_used: bytes that the residents take together, as their files were prepared.
         memory: bytes that there are for them, or None where the device sets no bound.
-        busy_seconds: device time of the completed frames, as the driver measured it.
+        busy_seconds: device time of the completed frames, as the driver measured it; those that it computed
+            side by side count each.
         incarnations: how often the device was opened.
         readings: what the device last told of its health, with the unit in each name, such as
             `temperature_k`, `power_mw`, `utilisation`; empty where it has told nothing yet. Asking for
@@ -80,7 +104,13 @@ class GroupStatistics(msgspec.Struct, frozen=True):
     in_flight: int
     completed: int
     swaps: int
+    seconds: float
+    compute_seconds: float
+    transfer_seconds: float
     swap_seconds: float
+    idle_with_work_seconds: float
+    idle_seconds: float
+    out_of_service_seconds: float
     evictions: int
     memory_used: int
     memory: int | None

@@ -77,13 +77,19 @@ class Events:
 class Telemetry(GroupObserver):
     """Observes every group of a runtime.
 
+    Attributes:
+        incarnations: how often each group's device was opened.
+        resident_since: when each program became resident, by group and by the programs' keys; those that
+            are gone may be among them until the next swap.
+        spans: what each group did, the last ones.
+
     Args:
         loop: for the clock.
         spans: how many spans to keep for a timeline; 0 keeps none.
     """
 
     def __init__(self, loop: Loop, *, spans: int = 0) -> None:
-        self.swap_seconds: dict[str, float] = {}
+        self.resident_since: dict[str, dict[str, float]] = {}
         self.incarnations: dict[str, int] = {}
         self.spans: dict[str, deque[Span]] = {}
         self._keep = spans
@@ -128,7 +134,9 @@ class Telemetry(GroupObserver):
 
     def swapped(self, group: DeviceGroup, program: Program, began: float, ended: float) -> None:
         name = group.name
-        self.swap_seconds[name] = self.swap_seconds.get(name, 0.0) + ended - began
+        before, there = self.resident_since.get(name, {}), group.state.residents
+        self.resident_since[name] = {key: since for key, since in before.items() if key in there}
+        self.resident_since[name][program.key] = ended
         self._keep_span(name, Span("swap", program.name, began, ended))
         self.emit("swapped", group=name, model=program.name, detail=f"{ended - began:.6f}")
 

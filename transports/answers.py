@@ -5,6 +5,7 @@ They depend on the network's name and on every input byte, so a mix-up of frames
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
@@ -21,7 +22,7 @@ def hash_pattern(name: str, inputs: Iterable[Array], size: int) -> Array:
     digest = blake2b(name.encode(), digest_size=16)
     for array in inputs:
         digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return np.resize(np.frombuffer(digest.digest(), np.uint8), size)
+    return np.frombuffer(bytearray(digest.digest() * -(-size // 16)), np.uint8)[:size]
 
 
 def hash_answer(network: Network, inputs: Sequence[Array]) -> tuple[Array, ...]:
@@ -31,5 +32,5 @@ def hash_answer(network: Network, inputs: Sequence[Array]) -> tuple[Array, ...]:
 
 def _fill(name: str, inputs: Sequence[Array], spec: TensorSpec) -> Array:
     shape = [dim if isinstance(dim, int) else 1 for dim in spec.shape]
-    pattern = hash_pattern(f"{name}/{spec.name}", inputs, int(np.prod(shape)))
+    pattern = hash_pattern(f"{name}/{spec.name}", inputs, math.prod(shape))
     return pattern.astype(spec.dtype).reshape(shape)

@@ -8,6 +8,8 @@ from typing import final
 
 from repertory.actors.policy import Bind, Decision, Entry, Grant, GroupState, Policy, Wait
 from repertory.actors.room import Company, making_room, room_told
+from repertory.models.checks import is_a
+from repertory.models.errors import ConfigError
 
 __all__ = ["Rotation"]
 
@@ -31,13 +33,18 @@ class Rotation(Policy):
 
     Args:
         quantum: frames of a turn while others wait.
+
+    Raises:
+        ConfigError: there could be no turn.
     """
 
     def __init__(self, quantum: int = 64) -> None:
+        if not is_a(quantum, int) or quantum < 1:
+            raise ConfigError(f"rotation: a quantum of {quantum!r} came, at least 1 is wanted")
         self._quantum = quantum
 
     def decide(self, state: GroupState, now: float) -> Decision:
-        ready = [entry for entry in state.entries if entry.context.waiting]
+        ready = [entry for entry in state.entries if entry.ready]
         if not ready:
             return _NOTHING
         if len(ready) == 1 and ready[0].program.key in state.residents:

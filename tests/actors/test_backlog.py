@@ -49,6 +49,7 @@ class BacklogMachine(RuleBasedStateMachine):
             nbytes=nbytes,
             owner=Owner(self.backlog.forget),
         )
+        frame.offered = float(self.pushed)
         self.backlog.push(frame)
         self.waiting.append(frame)
 
@@ -80,6 +81,8 @@ class BacklogMachine(RuleBasedStateMachine):
         assert self.backlog.count == len(self.waiting)
         assert self.backlog.nbytes == sum(frame.nbytes for frame in self.waiting)
         assert self.backlog.oldest() is min(self.waiting, key=lambda frame: frame.seq, default=None)
+        came = sorted(frame.seq for frame in self.waiting)
+        assert self.backlog.arrivals(3) == came[:3]  # in this machine, frames are offered at their numbers
 
     @invariant()
     def it_keeps_few_of_those_that_settled(self) -> None:

@@ -10,6 +10,7 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
 from repertory.actors.context import Drain, Limits, ModelContext, Overflow, Retune
+from repertory.actors.policy import GroupState
 from repertory.actors.supervisor import Supervisor
 from repertory.models.errors import (
     ConfigError,
@@ -36,6 +37,7 @@ class Group:
     """Serves contexts as a test tells it."""
 
     def __init__(self) -> None:
+        self.state = GroupState("group")
         self.pokes = 0
         self.abandoned: list[Frame] = []
 
@@ -133,7 +135,7 @@ async def test_started_frames_do_not_count_towards_the_bound(stage: Stage) -> No
 
 @pytest.mark.parametrize(("queue", "queue_bytes"), [(0, 1), (1, 0), (-1, 1)])
 def test_queue_that_could_hold_nothing_is_refused(queue: int, queue_bytes: int) -> None:
-    with pytest.raises(ConfigError, match="could hold nothing"):
+    with pytest.raises(ConfigError, match="whole number from 1 on"):
         Limits(queue, queue_bytes)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from .conftest import Repertory
 
-COMMANDS = ("demo", "run", "pack", "inspect", "devices", "ping")
+COMMANDS = ("demo", "run", "plan", "pack", "inspect", "devices", "ping")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -345,7 +345,7 @@ async def test_wait_for_a_place_ends_with_the_deadline_or_the_scope(tasks: TaskG
         memory.let_go()
         await anyio.sleep(SETTLED)
         statistics = rt.statistics().models["net"]
-        assert (statistics.admitted, statistics.refused) == (2, {"full": 1})
+        assert (statistics.admitted, statistics.refused) == (2, {"full": 1, "cancelled": 1})
 
 
 async def test_queue_bound_in_bytes_holds(tasks: TaskGroup) -> None:

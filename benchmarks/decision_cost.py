@@ -1,0 +1,154 @@
+"""What a decision costs, beside the smallest actor there can be, and how fast a load is simulated.
+
+T4 of the plan's traces (32 models on 4 devices) is played by the actual runtime under virtual time, with
+the default policy; the time inside `Policy.decide` is summed up and divided by the requests. Before and
+after each play the yardstick is measured: a deque and a future a call, one caller. What one call of it
+costs on this machine at that moment is the unit of the ratio. All times are CPU time of the one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import anyio
+
+from repertory.actors.policy import Decision, GroupState, Policy
+from repertory.runtime.plan.generators import generate
+from repertory.runtime.plan.runner import plan_trace
+from repertory.runtime.policies.lookahead import look_ahead
+from repertory.runtime.policies.swap_aware import SwapAware
+
+CALLS = 20000
+
+
+class Minimal:
+    """The yardstick."""
+
+    def __init__(self) -> None:
+        self.mailbox: deque[tuple[Any, asyncio.Future[Any]]] = deque()
+        self.waiter: asyncio.Future[None] | None = None
+
+    async def serve(self) -> None:
+        while True:
+            while self.mailbox:
+                message, reply = self.mailbox.popleft()
+                if not reply.done():
+                    reply.set_result(message)
+            self.waiter = asyncio.get_running_loop().create_future()
+            await self.waiter
+
+    async def ask(self, message: Any) -> Any:
+        reply = asyncio.get_running_loop().create_future()
+        self.mailbox.append((message, reply))
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
+        return await reply
+
+
+async def round_trip(calls: int = CALLS) -> float:
+    """Return seconds that one call of the yardstick takes, at one caller."""
+    minimal = Minimal()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(minimal.serve)
+        await minimal.ask(None)
+        began = time.thread_time()
+        for number in range(calls):
+            await minimal.ask(number)
+        spent = time.thread_time() - began
+        tasks.cancel_scope.cancel()
+    return spent / calls
+
+
+class Counted:
+    """A function, how often it was called, and how long it took."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.calls = 0
+        self.seconds = 0.0
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        began = time.thread_time()
+        result = self.function(*args, **options)
+        self.seconds += time.thread_time() - began
+        self.calls += 1
+        return result
+
+
+class Watched(Policy):
+    """The default policy under watch."""
+
+    def __init__(self) -> None:
+        self.watched = Counted(SwapAware().decide)
+
+    def decide(self, state: GroupState, now: float) -> Decision:
+        decision: Decision = self.watched(state, now)
+        return decision
+
+
+@contextmanager
+def watched_searches() -> Iterator[Counted]:
+    """Count the policy's looks ahead, wherever it calls them from."""
+    counted = Counted(look_ahead)
+    users = [vars(module) for module in list(sys.modules.values()) if "look_ahead" in vars(module)]
+    users = [names for names in users if names["look_ahead"] is look_ahead]
+    for names in users:
+        names["look_ahead"] = counted
+    try:
+        yield counted
+    finally:
+        for names in users:
+            names["look_ahead"] = look_ahead
+
+
+def play(seed: int, seconds: float) -> tuple[float, float, float]:
+    """Play one seed, print a line, and return its ratio, cost and speed."""
+    before = anyio.run(round_trip)
+    policy = Watched()
+    trace = generate("T4", seed, seconds)
+    began = time.perf_counter()
+    with watched_searches() as searches:
+        requests = len(plan_trace(trace, policy).requests)
+    speed = requests / (time.perf_counter() - began)
+    unit = (before + anyio.run(round_trip)) / 2
+    decided = policy.watched
+    cost = decided.seconds / requests
+    print(
+        f"{seed:4}  {requests:8}  {decided.calls / requests:9.2f}  {searches.calls / requests:8.3f}"
+        f"  {searches.seconds / requests * 1e6:8.1f}  {cost * 1e6:8.1f}  {unit * 1e6:7.1f}"
+        f"  {cost / unit:9.2f}  {speed:9.0f}",
+        flush=True,
+    )
+    return cost / unit, cost, speed
+
+
+def main() -> None:
+    """Print one line a seed, and the means."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", default="1,2,3,4,5", help="numbers with commas between")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of the trace")
+    parser.add_argument("--rounds", type=int, default=1, help="plays of each seed")
+    options = parser.parse_args()
+    print("seed  requests  decisions  searches  search us  decide us  actor us  x minimal  requests/s")
+    print("                a request  a request  a request  a request  a call               of real time")
+    found = [
+        play(int(seed), options.seconds) for seed in options.seeds.split(",") for _ in range(options.rounds)
+    ]
+    ratios, costs, speeds = zip(*found, strict=True)
+    print(
+        f"x minimal: mean {statistics.mean(ratios):.2f}, median {statistics.median(ratios):.2f};"
+        f" {statistics.mean(costs) * 1e6:.1f} us a request;"
+        f" {statistics.mean(speeds):.0f} simulated requests a second of real time"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""The easy case: all that waits can be served in time, one model after the other."""
+
+from __future__ import annotations
+
+import math
+from operator import attrgetter
+from typing import Final, final
+
+from .scene import FRAMES, Asker, Scene
+
+__all__ = ["InOrder", "in_order", "spare_frames"]
+
+_MUST: Final = attrgetter("must")
+
+
+@final
+class InOrder:
+    """A line in which nobody loses.
+
+    Attributes:
+        first: who is served first of those that wait for a swap.
+        slack: seconds for which all of them can be put off, and all that are foreseen.
+    """
+
+    __slots__ = ("first", "slack")
+
+    def __init__(self, first: Asker, slack: float) -> None:
+        self.first = first
+        self.slack = slack
+
+
+def in_order(scene: Scene) -> InOrder | None:
+    """Line up who waits for a swap, the most pressing first; None where somebody would lose by it.
+
+    Those that are foreseen lose, too, if they come while the line lasts and cannot wait for its end.
+    """
+    line = sorted(scene.away, key=_MUST) if len(scene.away) > 1 else scene.away
+    end, slack = scene.free, math.inf
+    for asker in line:
+        slack = min(slack, asker.must - end)
+        end += asker.span
+    if slack < 0:
+        return None
+    state = scene.state
+    for entry in scene.coming:
+        rhythm = entry.context.rhythm
+        due, _ = rhythm.foresee(scene.now)
+        latest = due + rhythm.allowance - state.service_cost(entry) - state.swap_cost(entry)
+        slack = min(slack, latest - end)
+        if slack < 0:
+            return None
+    return InOrder(line[0], slack)
+
+
+def spare_frames(slack: float, asker: Asker) -> int:
+    """Return how many frames of a resident fit into a slack."""
+    if slack >= asker.count * asker.service:
+        return asker.context.waiting if slack == math.inf else FRAMES
+    return int(slack / asker.service)

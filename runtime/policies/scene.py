@@ -1,0 +1,180 @@
+"""What a group is asked for at a moment: who waits, who will come, and what time is worth."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final, final
+
+from repertory.actors.policy import ContextState, Entry, GroupState
+
+from .standing import Holders, held_by_others, served_by
+
+__all__ = ["CLASS", "CLASSES", "FRAMES", "Asker", "Scene", "is_tight", "survey", "worth_of"]
+
+_ROOMY: Final = 1.0  # seconds to a deadline that are enough for any swap
+
+CLASS: Final = 16.0
+"""A frame is worth so many of the class of priority below."""
+
+CLASSES: Final = 8
+"""Classes above and below 0 that are told apart so; beyond them, all are worth the same."""
+
+FRAMES: Final = 64
+"""Waiting frames of a model that a decision looks at; those behind them wait for a later one."""
+
+
+@final
+class Asker:
+    """A model whose frames wait.
+
+    Attributes:
+        entry: the model on this group.
+        context: the model.
+        resident: whether its program is there.
+        load: seconds to make it so; 0 where it is.
+        service: seconds of a frame.
+        taken: frames that other groups will serve in time, the first ones.
+        held: whether another group has it, or is about to.
+        count: those that are left, at most `FRAMES`.
+        priority: of what is taken next.
+        deadline: when the device must have done with it.
+        span: seconds of device time that serving it takes.
+        must: when it must be begun so that nothing can be late, were all its deadlines like the first.
+    """
+
+    __slots__ = (
+        "context",
+        "count",
+        "deadline",
+        "entry",
+        "held",
+        "load",
+        "must",
+        "priority",
+        "resident",
+        "service",
+        "span",
+        "taken",
+    )
+
+    def __init__(
+        self, state: GroupState, entry: Entry, *, resident: bool, taken: int = 0, held: bool = False
+    ) -> None:
+        self.entry = entry
+        self.context = context = entry.context
+        self.resident = resident
+        self.load = load = 0.0 if resident else state.swap_cost(entry)
+        self.service = service = state.service_cost(entry)
+        self.taken = taken
+        self.held = held
+        self.count = count = min(FRAMES, context.waiting) - taken
+        self.priority, deadline = context.glance()
+        self.deadline = deadline = deadline - entry.transit.value
+        self.span = load + count * service
+        self.must = deadline - load - count * service
+
+    @property
+    def worth(self) -> float:
+        """What its frames are worth together."""
+        return self.count * worth_of(self.context, self.priority)
+
+    def can_be_in_time(self, begin: float) -> bool:
+        """Whether any frame that waits, or a foreseen one, is in time if the model is begun at a moment."""
+        end = begin + self.load + self.service + self.entry.transit.value
+        if any(deadlines[-1] >= end for _, deadlines in self.context.outline(FRAMES)):
+            return True
+        rhythm = self.context.rhythm
+        return rhythm.period > 0 and rhythm.next(begin) + rhythm.allowance >= end
+
+
+@final
+@dataclass(slots=True, eq=False)
+class Scene:
+    """One group at a moment.
+
+    Attributes:
+        state: the group's.
+        now: the present.
+        free: when the device has done what it was given.
+        here: who waits and may be started at once, without an open grant.
+        away: who waits for a swap.
+        coming: who does not wait, but has a rhythm, or could not wait for a swap.
+        granted: whether anybody has an open grant.
+        elsewhere: whether anybody else waits, and is served by other groups.
+        passed: why those that cannot be bound now are passed over.
+        due_at: when the next turn is due, whatever else there is to do.
+    """
+
+    state: GroupState
+    now: float
+    free: float
+    here: list[Asker]
+    away: list[Asker]
+    coming: list[Entry]
+    granted: bool
+    elsewhere: bool
+    passed: list[str]
+    due_at: float = math.inf
+
+    @property
+    def price(self) -> float:
+        """What a second of device time is worth, in frames of weight 1."""
+        share = self.state.load.share(self.now)
+        return share * share * self.state.load.rate(self.now)
+
+    def pass_over(self, entry: Entry, why: str) -> None:
+        """Decide without somebody."""
+        self.away = [asker for asker in self.away if asker.entry is not entry]
+        self.coming = [other for other in self.coming if other is not entry]
+        self.passed.append(why)
+
+
+def worth_of(context: ContextState, priority: int) -> float:
+    """Return what a frame of a model is worth, by its weight and its class."""
+    if not priority:
+        return context.weight
+    return context.weight * CLASS ** max(-CLASSES, min(CLASSES, priority))
+
+
+def survey(state: GroupState, now: float) -> Scene:
+    """Look at a group."""
+    residents, several = state.residents, len(state.peers) > 1
+    holders: Holders | None = None
+    free = now + state.busy_for(now)
+    here: list[Asker] = []
+    away: list[Asker] = []
+    granted = elsewhere = False
+    for entry in [entry for entry in state.entries if entry.context.waiting]:
+        context = entry.context
+        if entry.granted:
+            granted = True
+            free += min(entry.granted, context.waiting) * state.service_cost(entry)
+        elif not entry.ready:
+            continue
+        elif entry.program.key in residents:
+            here.append(Asker(state, entry, resident=True))
+        else:
+            taken, held = 0, False
+            if several:
+                if holders is None:
+                    holders = held_by_others(state)
+                if context in holders:
+                    taken, held = served_by(holders[context], state, entry, now, free), True
+            if taken < min(FRAMES, context.waiting):
+                away.append(Asker(state, entry, resident=False, taken=taken, held=held))
+            else:
+                elsewhere = True
+    coming = [entry for entry in state.entries if not entry.context.waiting and _will_come(state, entry)]
+    return Scene(state, now, free, here, away, coming, granted, elsewhere, [])
+
+
+def is_tight(state: GroupState, entry: Entry) -> bool:
+    """Whether a model's requests cannot wait for a swap: it must be there before they come."""
+    allowance = entry.context.rhythm.allowance
+    return allowance < state.swap_cost(entry) + state.service_cost(entry) + entry.transit.value
+
+
+def _will_come(state: GroupState, entry: Entry) -> bool:
+    rhythm = entry.context.rhythm
+    return rhythm.period > 0 or (rhythm.gap > 0 and rhythm.allowance < _ROOMY and is_tight(state, entry))

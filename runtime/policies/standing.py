@@ -1,0 +1,119 @@
+"""Where a group stands among its peers: what they serve in time, and who is best placed for a model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from repertory.actors.policy import ContextState, Entry, GroupState
+
+__all__ = ["TIGHT", "Holders", "best_placed", "held_by_others", "served_by"]
+
+TIGHT = 4.0
+"""How many swaps it counts that a model is gone whose requests cannot wait for one."""
+
+_MOST = 64  # frames
+
+
+Holders: TypeAlias = dict[ContextState, list[tuple[GroupState, Entry]]]
+"""The groups that have a model and mean to go on with it, or are about to get it, by model."""
+
+
+def held_by_others(state: GroupState) -> Holders:
+    """Return what the groups beside this one hold."""
+    holders: Holders = {}
+    for peer in state.peers:
+        if peer is state or not peer.in_service:
+            continue
+        if peer.plan:
+            entry = peer.by_context.get(peer.plan[0].context)
+            held: Sequence[Entry] = () if entry is None else (entry,)
+        elif peer.binding is not None:
+            held = (peer.binding,)
+        else:
+            held = [entry for key in peer.residents for entry in peer.by_program.get(key, ())]
+        for entry in held:
+            holders.setdefault(entry.context, []).append((peer, entry))
+    return holders
+
+
+def served_by(
+    holders: list[tuple[GroupState, Entry]], state: GroupState, entry: Entry, now: float, free: float
+) -> int:
+    """Return how many of a model's waiting frames others will serve: in time, or sooner than this group.
+
+    Args:
+        holders: the others that hold it.
+        state: this group.
+        entry: the model on it, not resident there.
+        now: the present.
+        free: when this group is free.
+    """
+    context = entry.context
+    sooner = free + state.swap_cost(entry) + state.service_cost(entry)
+    if context.waiting == 1:
+        deadlines = [context.glance()[1]]
+    else:
+        deadlines = [deadline for _, lane in context.outline(_MOST) for deadline in lane]
+    taken = 0
+    for peer, there in holders:
+        begin, service = now + peer.busy_for(now), peer.service_cost(there)
+        for deadline in deadlines[taken:] if taken else deadlines:
+            begin += service
+            if begin > (sooner if deadline == math.inf else deadline):
+                break
+            taken += 1
+    return taken
+
+
+def best_placed(state: GroupState, entry: Entry, now: float) -> GroupState:
+    """Return the group that serves a model best, of this one and its peers that have nothing to do."""
+    best, least = state, -1.0
+    context = entry.context
+    for peer in state.peers:
+        if peer is state or not _is_idle(peer) or (there := peer.by_context.get(context)) is None:
+            continue
+        if least < 0:
+            least = _cost(state, entry, now)
+        cost = _cost(peer, there, now)
+        if cost < least:
+            best, least = peer, cost
+    return best
+
+
+def _is_idle(peer: GroupState) -> bool:
+    return peer.in_service and not peer.in_flight and peer.binding is None and not peer.plan
+
+
+def _cost(group: GroupState, entry: Entry, now: float) -> float:
+    """Return seconds until a frame is answered there, and what others lose by it."""
+    cost = group.busy_for(now) + group.service_cost(entry)
+    if entry.program.key in group.residents:
+        return cost
+    cost += group.swap_cost(entry)
+    if len(group.residents) < group.capacity:
+        return cost
+    return cost + min((_missed(group, key, now) for key in group.residents), default=0.0)
+
+
+def _missed(group: GroupState, key: str, now: float) -> float:
+    """Return what it costs that a resident goes: its swap, the less the longer nobody has asked for it."""
+    missed = 0.0
+    for other in group.by_program.get(key, ()):
+        since = now - other.context.rhythm.last
+        if since < math.inf:
+            missed += _regret(group, other, since)
+    return missed
+
+
+def _regret(group: GroupState, entry: Entry, since: float) -> float:
+    """Return what it costs that a model is not there when it is asked for again.
+
+    That is more where its requests cannot wait for a swap, and are lost.
+    """
+    swap = group.swap_cost(entry)
+    cost = swap + group.service_cost(entry)
+    if entry.context.rhythm.allowance < cost + swap:
+        cost *= TIGHT
+    return cost * cost / (cost + since) if cost else 0.0

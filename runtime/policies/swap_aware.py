@@ -1,0 +1,232 @@
+"""The policy that knows what a swap costs."""
+
+from __future__ import annotations
+
+import math
+from typing import Final, final
+
+from repertory.actors.policy import Bind, Decision, Entry, Grant, GroupState, Policy, Step, Wait
+from repertory.actors.room import making_room, room_told
+from repertory.models.errors import ConfigError
+
+from .in_order import in_order, spare_frames
+from .scene import FRAMES, Asker, Scene, is_tight, survey, worth_of
+from .standing import best_placed, held_by_others
+from .turns import INSTANT, due_turn
+from .weighing import Outlook, weigh
+
+__all__ = ["BESIDE", "SwapAware"]
+
+BESIDE: Final = 16
+"""Frames of a grant where other resident models have work too."""
+
+_NOTHING: Final = Wait("nothing waits")
+_GRANTED: Final = Wait("whatever may start now is granted")
+_SOON: Final = 0.005  # seconds after which time itself may have changed something
+_LATER: Final = 0.05
+_TOO_MANY: Final = "it has waited {:.3f} s for its turn, and less is not feasible"
+_SLACK: Final = 0.0025  # a foreseen frame may be that late
+
+
+@final
+class SwapAware(Policy):
+    """Weighs what is answered in time against the device time that it takes, swaps included.
+
+    In this order, and the first that applies decides:
+
+    1. Nobody waits for a swap: whoever is resident goes on.
+    2. Who was just bound starts a frame at least.
+    3. A turn is due: nobody waits for ever (see `turns`).
+    4. All that wait will be in time one after the other: residents first, as long as there is slack for it,
+       then the most pressing (see `in_order`). Likewise where nobody who waits is worth a swap.
+    5. What makes most of the time ahead, swaps and foreseen frames included (see `weighing`).
+
+    A model is bound here only where no idle group is better placed, and where room can be made for it.
+
+    Args:
+        width: sequences that are carried on for each slice of the time ahead.
+        candidates: models that are weighed against each other at most.
+        fairness: how much more a frame counts of a model that is served badly, at most.
+
+    Raises:
+        ConfigError: `width` or `candidates` is below 1, or `fairness` below 0.
+    """
+
+    def __init__(self, *, width: int = 4, candidates: int = 8, fairness: float = 0.5) -> None:
+        if width < 1 or candidates < 1:
+            raise ConfigError(f"width {width} and candidates {candidates} came, at least 1 is wanted")
+        if not 0 <= fairness < math.inf:
+            raise ConfigError(f"fairness {fairness} came, a number from 0 on is wanted")
+        self._width = width
+        self._candidates = candidates
+        self._fairness = fairness
+
+    def decide(self, state: GroupState, now: float) -> Decision:
+        scene = survey(state, now)
+        while True:
+            decision = self._decide(scene)
+            if decision is not None:  # else somebody was passed over
+                return decision
+
+    def _decide(self, scene: Scene) -> Decision | None:
+        if not scene.away and not _must_be_ahead(scene):
+            return _stay(scene)
+        if scene.away:
+            if (begun := _just_begun(scene)) is not None:
+                return begun
+            if (due := due_turn(scene)) is not None:
+                why = "it has waited {:.3f} s for its turn" if due.feasible else _TOO_MANY
+                return _bind(scene, due.asker.entry, (), why, due.waited)
+            if scene.state.capacity == 1:
+                passed = len(scene.passed)
+                easy = _easy(scene)
+                if easy is not None or len(scene.passed) > passed:
+                    return easy
+        return self._weigh(scene)
+
+    def _weigh(self, scene: Scene) -> Decision | None:
+        outlook = weigh(scene, width=self._width, candidates=self._candidates, fairness=self._fairness)
+        if outlook is None:
+            return _GRANTED if scene.granted else Wait("nothing can be in time", until=scene.now + _SOON)
+        return _begin(scene, outlook)
+
+
+def _stay(scene: Scene) -> Decision:
+    """Nobody waits for a swap."""
+    if not scene.here:
+        if scene.granted:
+            return _GRANTED
+        if scene.passed:
+            return Wait(scene.passed[0], until=scene.now + _SOON)
+        return Wait("others serve what waits", until=scene.now + _LATER) if scene.elsewhere else _NOTHING
+    if len(scene.here) == 1:
+        asker = scene.here[0]
+        return _grant(asker, asker.context.waiting, "nobody else waits")
+    asker = min(scene.here, key=_urgency)
+    return _grant(asker, min(asker.count, BESIDE), "the most urgent of those that are resident")
+
+
+def _just_begun(scene: Scene) -> Decision | None:
+    """Who was bound starts a frame at least, before another of his class is bound in his place."""
+    for asker in scene.here:
+        entry = asker.entry
+        bound = not entry.turn_frames and entry.turn_since > -math.inf
+        if bound and asker.can_be_in_time(scene.free) and _most_urgent(scene) <= asker.priority:
+            return _grant(asker, 1, "its turn has just begun")
+    return None
+
+
+def _most_urgent(scene: Scene) -> int:
+    return max([asker.priority for asker in scene.away])
+
+
+def _easy(scene: Scene) -> Decision | None:
+    """Decide where it is plain that nobody loses by it."""
+    line = in_order(scene)
+    if line is not None:
+        if not scene.here:
+            first = line.first.entry
+            return None if scene.granted else _bind(scene, first, (), "all that wait will be in time")
+        frames = spare_frames(line.slack, scene.here[0])
+        if frames:
+            why = "all that wait will be in time, with {:.3f} s to spare"
+            return _grant(scene.here[0], frames, why, line.slack, until=scene.due_at)
+    elif scene.here and not scene.coming:
+        return _undisturbed(scene, scene.here[0])
+    return None
+
+
+def _undisturbed(scene: Scene, resident: Asker) -> Decision | None:
+    """Stay with the resident, where those that lose by it are not worth their swap."""
+    slack, price = math.inf, scene.price
+    for asker in scene.away:
+        spare = asker.must - scene.free
+        if spare >= resident.service:
+            slack = min(slack, spare)
+        elif asker.priority > resident.priority or asker.worth > price * asker.span:
+            return None
+    frames = max(1, min(FRAMES, spare_frames(slack, resident)))
+    return _grant(resident, frames, "nobody who waits is worth a swap", until=scene.due_at)
+
+
+def _begin(scene: Scene, outlook: Outlook) -> Decision | None:
+    """Begin what an outlook begins with."""
+    demand, plan = outlook.demand, outlook.plan
+    entry = demand.entry
+    if entry.program.key not in scene.state.residents:
+        if not demand.waiting and demand.arrivals[0] > scene.now + demand.load + INSTANT:
+            return Wait("it will be bound for its next frame", until=demand.arrivals[0] - demand.load)
+        why = "most worth: {:.2f} more than its time, over {:.3f} s"
+        return _bind(scene, entry, plan, why, outlook.worth, plan[-1].end - scene.now)
+    if not demand.waiting:
+        return Wait("holds for its next frame", until=demand.arrivals[0] + _SLACK, plan=plan)
+    for asker in scene.here:
+        if asker.entry is entry:
+            frames = max(1, min(plan[0].frames, demand.waiting))
+            return _grant(asker, frames, "most worth", worth=demand.value, plan=plan, until=scene.due_at)
+    return _GRANTED
+
+
+def _bind(
+    scene: Scene, entry: Entry, plan: tuple[Step, ...], reason: str, *figures: float
+) -> Decision | None:
+    """Bind; None where that cannot be now, and the scene goes on without him."""
+    state = scene.state
+    if len(state.peers) > 1:
+        best = best_placed(state, entry, scene.now)
+        if best is not state:
+            scene.pass_over(entry, f"{best.name} is better placed for {entry.context.name}")
+            return None
+    alone = state.capacity == 1 and not state.pinned and state.memory is None
+    evict = tuple(state.residents.values()) if alone else making_room(state, entry.program)
+    if evict is None:
+        scene.pass_over(entry, f"{entry.context.name} finds no room at the moment")
+        return None
+    if room := room_told(state, evict, scene.now):
+        reason += "; " + (room.replace("{", "{{").replace("}", "}}") if figures else room)
+    return Bind(
+        entry,
+        evict,
+        reason,
+        figures=figures,
+        plan=plan or (Step(entry.context, scene.free, scene.free, 0),),
+    )
+
+
+def _must_be_ahead(scene: Scene) -> bool:
+    """Whether somebody will come who must be there before, and is nowhere."""
+    state = scene.state
+    tight = [e for e in scene.coming if e.program.key not in state.residents and is_tight(state, e)]
+    if not tight:
+        return False
+    holders = held_by_others(state)
+    return any(
+        entry.context not in holders and entry.context.rhythm.foresee(scene.now)[0] < math.inf
+        for entry in tight
+    )
+
+
+def _urgency(asker: Asker) -> tuple[int, float, float]:
+    return -asker.priority, asker.deadline, asker.context.ready_since
+
+
+def _grant(
+    asker: Asker,
+    frames: int,
+    reason: str,
+    *figures: float,
+    worth: float = 0.0,
+    plan: tuple[Step, ...] = (),
+    until: float = math.inf,
+) -> Grant:
+    entry = asker.entry
+    return Grant(
+        entry,
+        frames,
+        reason,
+        until=until,
+        fresh=entry.turn_since == -math.inf,
+        worth=worth or worth_of(asker.context, asker.priority),
+        figures=figures,
+        plan=plan,
+    )
