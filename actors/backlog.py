@@ -58,10 +58,12 @@ class _Lane:
     def live(self) -> list[Frame]:
         return [f for f in (*(entry[2] for entry in self.timed), *self.plain) if f.outcome is None]
 
-    def up_to(self, deadline: float) -> int:
-        """Count those that come before one with that deadline."""
-        timed = sum(1 for entry in self.timed if entry[0] <= deadline and entry[2].outcome is None)
-        return timed + (sum(1 for f in self.plain if f.outcome is None) if deadline == math.inf else 0)
+    def up_to(self, deadline: float) -> list[float]:
+        """Return the deadlines of those that come before one with that deadline, in their order."""
+        due = [entry[0] for entry in self.timed if entry[0] <= deadline and entry[2].outcome is None]
+        if deadline == math.inf:
+            due += [math.inf for frame in self.plain if frame.outcome is None]
+        return due
 
     def first(self) -> float | None:
         """Return the deadline of what comes first, `math.inf` without one, or None where nothing waits."""
@@ -192,14 +194,13 @@ class Backlog:
         first.sort(key=lambda frame: frame.seq)
         return [frame.offered for frame in first[:most]]
 
-    def ahead_of(self, frame: Frame) -> int:
-        """Count what waits and is taken before a frame that comes now."""
-        ahead = 0
+    def before(self, frame: Frame) -> list[float]:
+        """Return the deadlines of what waits and is taken before a frame that comes now, in that order."""
+        due: list[float] = []
         for priority, lane in self._lanes.items():
             if priority >= frame.priority:
-                last = math.inf if priority > frame.priority else frame.deadline
-                ahead += lane.up_to(last)
-        return ahead
+                due += lane.up_to(math.inf if priority > frame.priority else frame.deadline)
+        return due
 
     def glance(self) -> tuple[int, float]:
         """Return priority and deadline of what is taken next; (0, `math.inf`) where nothing waits."""

@@ -22,7 +22,7 @@ from repertory.transports.loop import Loop, Slot
 from repertory.transports.wheel import Wheel
 
 from .actor import Receiver
-from .admission import Admission
+from .admission import LENIENCE, Admission
 from .backlog import Backlog
 from .intake import Intake
 from .limits import LimitChanges, Limits, Overflow
@@ -42,9 +42,6 @@ __all__ = [
 
 LATENCIES = 4096
 """Answers over which latency percentiles are taken: the most recent ones."""
-
-LENIENCE = 1e-6
-"""Seconds by which an answer may be foreseen to be late, and its frame is started all the same."""
 
 _TELLING = (Outcome.ANSWERED, Outcome.EXPIRED, Outcome.SUPERSEDED)
 _KEPT_GAIN = 1 / 32
@@ -230,9 +227,8 @@ class ModelContext(Receiver[ContextOrder]):
         """Refuse a request that could not be answered in time, whatever is decided."""
         soonest = self.admission.soonest(self.state.waiting, now)
         if soonest > left + LENIENCE:
-            ahead = self._backlog.ahead_of(frame)
-            soonest = self.admission.soonest(ahead, now)
-            if soonest > left + LENIENCE:
+            soonest, ahead = self.admission.after(self._backlog.before(frame), now)
+            if soonest > left + LENIENCE and (ahead or not self.admission.doubts(left, now)):
                 self.refused["deadline"] += 1
                 self._note(kept=False)
                 raise DeadlineUnreachable(

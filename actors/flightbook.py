@@ -83,10 +83,11 @@ class FlightBook:
         take, frames, state = tenant.context.take, self._frames, self._state
         entry, program, network = tenant.entry, tenant.entry.program, tenant.network
         started, service = 0, entry.service.value
-        queued = state.busy_for(now) + entry.transit.value
+        busy, transit = state.busy_for(now), entry.transit.value
+        needed = busy if entry.stale(now) else busy + service + transit
         idle = not state.in_flight
         try:
-            while started < count and (frame := take(now, queued + (started + 1) * service)) is not None:
+            while started < count and (frame := take(now, needed)) is not None:
                 frame.program = program
                 if network is not None:
                     frame.network = network
@@ -94,6 +95,7 @@ class FlightBook:
                 if idle and not started:
                     self._lone = frame
                 started += 1
+                needed = busy + (started + 1) * service + transit
                 start(frame)
         finally:
             entry.in_flight += started

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias, final
 
@@ -23,6 +23,7 @@ from .load import Load
 from .rhythm import Rhythm
 
 __all__ = [
+    "DOUBT",
     "HOST_DELAY",
     "LOAD_RATE",
     "SERVICE_PRIOR",
@@ -39,7 +40,7 @@ __all__ = [
     "used",
 ]
 
-SERVICE_PRIOR: Final = 0.002
+SERVICE_PRIOR: Final = 0.001
 """Seconds that a frame is taken to hold a device before any was seen."""
 
 SWAP_PRIOR: Final = 0.005
@@ -48,6 +49,9 @@ SWAP_PRIOR: Final = 0.005
 LOAD_RATE: Final = 200e6
 """Bytes of a program that are taken to be loaded in a second, before any load was seen."""
 
+
+DOUBT: Final = 20.0
+"""Estimates of a model that is not served are tried again after so many times its cost, and a second."""
 
 HOST_DELAY: Final = 0.001
 """Seconds that the next frame may need to reach a device whose frame has just completed."""
@@ -156,6 +160,18 @@ class Entry:
         return 1 + math.ceil((self.transit.value + HOST_DELAY) / service)
 
     @property
+    def cost(self) -> float:
+        """Seconds of the device that a swap and one frame took, as far as was learned."""
+        return self.swap.value + self.service.value
+
+    def stale(self, now: float) -> bool:
+        """Whether its estimates are so old that one frame is worth while to try them again.
+
+        Else one slow start would be believed for ever, where frames that would be late are not started.
+        """
+        return now - self.served > 1 + DOUBT * self.cost
+
+    @property
     def ready(self) -> bool:
         """Whether frames wait that may start here: at once, or when those in flight here have completed.
 
@@ -231,16 +247,25 @@ class GroupState:
         return max(0.0, work)
 
     def service_cost(self, entry: Entry) -> float:
-        """Return how long a frame holds the device: as learned, else a guess."""
-        return entry.service.value if entry.service.samples else SERVICE_PRIOR
+        """Return how long a frame holds the device: as learned here, else on another group, else a guess."""
+        if entry.service.samples:
+            return entry.service.value
+        known = [there.service.value for there in self._elsewhere(entry) if there.service.samples]
+        return min(known, default=SERVICE_PRIOR)
 
     def swap_cost(self, entry: Entry) -> float:
-        """Return how long making an entry's program resident takes: as learned, else by its size."""
+        """Return how long making a program resident takes: as learned, of others too, else by its size."""
         if entry.swap.samples:
             return entry.swap.value
         if self.swap.samples:
             return self.swap.value
         return SWAP_PRIOR + entry.program.footprint / LOAD_RATE
+
+    def _elsewhere(self, entry: Entry) -> Iterator[Entry]:
+        for peer in self.peers:
+            there = peer.by_context.get(entry.context)
+            if there is not None:
+                yield there
 
     def fits(self, programs: Collection[Program]) -> bool:
         """Whether these programs may be resident together."""

@@ -10,7 +10,10 @@ from repertory.actors.policy import ContextState, Entry, GroupState
 
 from .standing import Holders, held_by_others, served_by
 
-__all__ = ["CLASS", "CLASSES", "FRAMES", "Asker", "Scene", "is_tight", "survey", "worth_of"]
+__all__ = ["CLASS", "CLASSES", "FRAMES", "TIGHT", "Asker", "Scene", "is_tight", "survey", "worth_of"]
+
+TIGHT: Final = 1.0
+"""A model whose requests have less time than so many swaps, and a frame, should be there before they come."""
 
 _ROOMY: Final = 1.0  # seconds to a deadline that are enough for any swap
 
@@ -170,9 +173,9 @@ def survey(state: GroupState, now: float) -> Scene:
 
 
 def is_tight(state: GroupState, entry: Entry) -> bool:
-    """Whether a model's requests cannot wait for a swap: it must be there before they come."""
-    allowance = entry.context.rhythm.allowance
-    return allowance < state.swap_cost(entry) + state.service_cost(entry) + entry.transit.value
+    """Whether a model's requests can hardly wait for a swap: it had better be there before they come."""
+    service = state.service_cost(entry) + entry.transit.value
+    return entry.context.rhythm.allowance < TIGHT * state.swap_cost(entry) + service
 
 
 def _will_come(state: GroupState, entry: Entry) -> bool:

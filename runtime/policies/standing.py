@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 from repertory.actors.policy import ContextState, Entry, GroupState
 
-__all__ = ["TIGHT", "Holders", "best_placed", "held_by_others", "served_by"]
+__all__ = ["DEAR", "Holders", "best_placed", "held_by_others", "served_by"]
 
-TIGHT = 4.0
+DEAR = 4.0
 """How many swaps it counts that a model is gone whose requests cannot wait for one."""
 
 _MOST = 64  # frames
@@ -115,5 +115,5 @@ def _regret(group: GroupState, entry: Entry, since: float) -> float:
     swap = group.swap_cost(entry)
     cost = swap + group.service_cost(entry)
     if entry.context.rhythm.allowance < cost + swap:
-        cost *= TIGHT
+        cost *= DEAR
     return cost * cost / (cost + since) if cost else 0.0

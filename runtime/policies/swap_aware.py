@@ -154,6 +154,10 @@ def _begin(scene: Scene, outlook: Outlook) -> Decision | None:
     demand, plan = outlook.demand, outlook.plan
     entry = demand.entry
     if entry.program.key not in scene.state.residents:
+        if not demand.waiting and not is_tight(scene.state, entry) and scene.price < 0.5 / demand.load:
+            return Wait(
+                "nothing to do before its next frame", until=max(demand.arrivals[0], scene.now + INSTANT)
+            )
         if not demand.waiting and demand.arrivals[0] > scene.now + demand.load + INSTANT:
             return Wait("it will be bound for its next frame", until=demand.arrivals[0] - demand.load)
         why = "most worth: {:.2f} more than its time, over {:.3f} s"
