@@ -34,39 +34,43 @@ class Admission:
         self._places = places
         self._tried = -math.inf
 
-    def soonest(self, ahead: int, now: float) -> float:
-        """Return seconds from now until an answer, if so many frames of the model go first.
+    def within(self, left: float, ahead: int, now: float) -> bool:
+        """Whether one group alone could answer in so many seconds, if so many frames of the model go first.
 
-        All groups may share them, each from the moment at which the model could be resident there. 0 where
-        nothing is known: nothing was served, or no group is in service, and one may be back at any time.
+        A quick look, which most requests pass.
         """
-        soonest, begun, rate = math.inf, 0.0, 0.0
-        for begin, service, transit in sorted(self._known(now)):
-            if begin + service + transit >= soonest:
-                break
-            if not service:
-                return begin + transit
-            begun += begin / service
-            rate += 1 / service
-            soonest = min(soonest, max((ahead + 1 + begun) / rate, begin + service) + transit)
-        return 0.0 if soonest == math.inf else soonest
+        for group, entry in self._places():
+            if group.in_service and entry.service.samples:
+                begin = _begin(group, entry, now)
+                if begin + (ahead + 1) * entry.service.value + entry.transit.value <= left:
+                    return True
+        return False
 
-    def after(self, ahead: Iterable[float], now: float) -> tuple[float, int]:
-        """Return the same, if frames with these deadlines go first, and how many of them are in time.
+    def soonest(self, ahead: Iterable[float], now: float) -> tuple[float, int]:
+        """Return seconds until an answer, if frames with these deadlines go first, and how many are in time.
 
-        Those that are not cost nothing: they end unserved when their turn comes.
+        Those that are not cost nothing: they end unserved when their turn comes. All groups share the others,
+        each from the moment at which the model could be resident there. 0 where nothing is known: nothing
+        was served, or no group is in service, and one may be back at any time.
         """
         places = self._known(now)
-        if not places:
-            return 0.0, 0
         served = 0
-        for deadline in ahead:
-            best = min(range(len(places)), key=lambda n: sum(places[n]))
-            begin, service, transit = places[best]
-            if now + begin + service + transit <= deadline + LENIENCE:
-                places[best] = begin + service, service, transit
+        if len(places) == 1:
+            begin, service, transit = places[0]
+            end = begin + service + transit
+            for deadline in ahead:
+                if now + end <= deadline + LENIENCE:
+                    end += service
+                    served += 1
+            return end, served
+        ends = [begin + service + transit for begin, service, transit in places]
+        for deadline in ahead if ends else ():
+            end = min(ends)
+            if now + end <= deadline + LENIENCE:
+                best = ends.index(end)
+                ends[best] = end + places[best][1]
                 served += 1
-        return min(map(sum, places)), served
+        return min(ends, default=0.0), served
 
     def doubts(self, left: float, now: float) -> bool:
         """Whether a request that has so many seconds is to try again what was learned long ago.

@@ -225,16 +225,16 @@ class ModelContext(Receiver[ContextOrder]):
 
     def _check_reachable(self, frame: Frame, left: float, now: float) -> None:
         """Refuse a request that could not be answered in time, whatever is decided."""
-        soonest = self.admission.soonest(self.state.waiting, now)
-        if soonest > left + LENIENCE:
-            soonest, ahead = self.admission.after(self._backlog.before(frame), now)
-            if soonest > left + LENIENCE and (ahead or not self.admission.doubts(left, now)):
-                self.refused["deadline"] += 1
-                self._note(kept=False)
-                raise DeadlineUnreachable(
-                    f"{self.name}: an answer takes {soonest:.3g} s at least, with {ahead} requests ahead,"
-                    f" and the deadline comes in {left:.3g} s"
-                )
+        if self.admission.within(left, self.state.waiting, now):
+            return
+        soonest, ahead = self.admission.soonest(self._backlog.before(frame), now)
+        if soonest > left + LENIENCE and (ahead or not self.admission.doubts(left, now)):
+            self.refused["deadline"] += 1
+            self._note(kept=False)
+            raise DeadlineUnreachable(
+                f"{self.name}: an answer takes {soonest:.3g} s at least, with {ahead} requests ahead,"
+                f" and the deadline comes in {left:.3g} s"
+            )
 
     def _places(self) -> Iterator[tuple[GroupState, Entry]]:
         for server in self._servers:

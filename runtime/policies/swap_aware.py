@@ -25,6 +25,7 @@ _GRANTED: Final = Wait("whatever may start now is granted")
 _SOON: Final = 0.005  # seconds after which time itself may have changed something
 _LATER: Final = 0.05
 _TOO_MANY: Final = "it has waited {:.3f} s for its turn, and less is not feasible"
+_ROUNDING: Final = 1e-6
 _SLACK: Final = 0.0025  # a foreseen frame may be that late
 
 
@@ -82,7 +83,7 @@ class SwapAware(Policy):
                 easy = _easy(scene)
                 if easy is not None or len(scene.passed) > passed:
                     return easy
-        return self._weigh(scene)
+        return _goes_on(scene) or self._weigh(scene)
 
     def _weigh(self, scene: Scene) -> Decision | None:
         outlook = weigh(scene, width=self._width, candidates=self._candidates, fairness=self._fairness)
@@ -107,17 +108,34 @@ def _stay(scene: Scene) -> Decision:
 
 
 def _just_begun(scene: Scene) -> Decision | None:
-    """Who was bound starts a frame at least, before another of his class is bound in his place."""
+    """Who was bound starts a frame at least, unless it is a long one, and others are more urgent."""
     for asker in scene.here:
         entry = asker.entry
         bound = not entry.turn_frames and entry.turn_since > -math.inf
-        if bound and asker.can_be_in_time(scene.free) and _most_urgent(scene) <= asker.priority:
-            return _grant(asker, 1, "its turn has just begun")
+        if bound and asker.can_be_in_time(scene.free):
+            short = asker.service <= scene.state.swap_cost(entry)
+            if short or all(other.priority <= asker.priority for other in scene.away):
+                return _grant(asker, 1, "its turn has just begun")
     return None
 
 
-def _most_urgent(scene: Scene) -> int:
-    return max([asker.priority for asker in scene.away])
+def _goes_on(scene: Scene) -> Decision | None:
+    """Go on as planned, unless somebody asks who was not known then and cannot wait."""
+    plan = scene.state.plan
+    if not plan or not scene.here or scene.state.capacity > 1:
+        return None
+    step, resident = plan[0], scene.here[0]
+    if step.context is not resident.context or not step.frames or not resident.service:
+        return None
+    frames = int((step.end - scene.free) / resident.service + _ROUNDING)
+    if frames < 1:
+        return None
+    known = {each.context for each in plan}
+    for asker in scene.away:
+        if asker.must < step.end and asker.context.ready_since > step.start and asker.context not in known:
+            return None
+    frames, worth = min(frames, resident.count), resident.entry.worth
+    return _grant(resident, frames, "goes on as planned", worth=worth, plan=plan, until=scene.due_at)
 
 
 def _easy(scene: Scene) -> Decision | None:

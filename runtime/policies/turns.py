@@ -81,12 +81,14 @@ def due_turn(scene: Scene) -> Due | None:
             since = asker.entry.turn_since
             shared = max(shared, since + round_.share(asker))
             least = max(least, since + _least(scene, asker))
-    line.sort(key=_bound)
+    longest = max([_load(scene, asker) + asker.service for asker in (*scene.here, *line)])
+    bounds = {asker: _bound(asker, longest) for asker in line}
+    line.sort(key=bounds.__getitem__)
     before, feasible, moments = 0.0, True, list[float]()
     for asker in line:
         span = asker.load + round_.share(asker)
         usual = asker.context.hungry_since + round_.length - span
-        bound = _bound(asker) - before
+        bound = bounds[asker] - before
         moments.append(min(max(usual, shared), max(bound, least)))
         before += asker.load + _least(scene, asker)
         feasible = feasible and before <= SPAN * asker.context.max_wait
@@ -111,9 +113,10 @@ def _load(scene: Scene, asker: Asker) -> float:
     return asker.load or scene.state.swap_cost(asker.entry)
 
 
-def _bound(asker: Asker) -> float:
-    """When a turn must begin at the latest, by `max_wait` alone."""
-    return asker.context.hungry_since + SPAN * asker.context.max_wait - asker.load
+def _bound(asker: Asker, longest: float) -> float:
+    """When a turn must begin at the latest, by `max_wait` alone: what runs then is not interrupted."""
+    longest_wait = asker.context.max_wait
+    return asker.context.hungry_since + longest_wait - max((1 - SPAN) * longest_wait, longest) - asker.load
 
 
 def _moment(pair: tuple[float, Asker]) -> float:
