@@ -82,7 +82,8 @@ class Admission:
         for _, entry in self._places():
             if not entry.stale(now):
                 return False
-            cost = min(cost, entry.cost)
+            if entry.service.samples:
+                cost = min(cost, entry.cost)
         if not left < cost < math.inf or now - self._tried <= 1 + DOUBT * cost:
             return False
         self._tried = now

@@ -80,11 +80,10 @@ class Turns:
         Raises:
             RuntimeError: the policy grants again and again what starts nothing.
         """
-        barren = 0
         if self.ask and self._full:
             return None
-        if self._blocked and self.due is not None and not self._flight.blocks(self.due.evict):
-            self.ask = True  # its way is free: what waits may have changed meanwhile
+        self.ask = self.ask or self._way_is_free()
+        barren = 0
         while True:
             if self.ask:
                 self.ask = False
@@ -104,6 +103,10 @@ class Turns:
                     raise RuntimeError(f"{self._policy!r} keeps granting turns in which nothing starts")
             elif not self._asking:
                 return self.due or self._wait
+
+    def _way_is_free(self) -> bool:
+        """Whether a bind that had to wait need not any more: what asks may have changed meanwhile."""
+        return self._blocked and self.due is not None and not self._flight.blocks(self.due.evict)
 
     @property
     def _full(self) -> bool:

@@ -49,29 +49,18 @@ class Demand:
         Return how such a stretch may end: before each pause, at `cut`, and when all is served; each as the
         next frame, the time, and the number served.
         """
-        service, starts, waiting = self.service, self.starts, self.waiting
-        served = 0
-        ends: list[tuple[int, float, int]] = []
+        served, waiting = 0, self.waiting
         if at < waiting:
-            if time <= self.musts[at] and time + (waiting - at) * service <= cut:
-                served = waiting - at
-                time += served * service
-                at = waiting
-            else:
-                for index in range(at, waiting):
-                    if time <= starts[index]:
-                        if time + service > cut:
-                            return [(index, time, served)] if served else []
-                        time += service
-                        served += 1
-                at = waiting
+            at, time, served = self._serve_waiting(at, time, cut)
+            if at < waiting:
+                return [(at, time, served)] if served else []
+        ends: list[tuple[int, float, int]] = []
+        service, starts, arrivals = self.service, self.starts, self.arrivals
         for index in range(at, len(starts)):
-            begin = time
-            arrival = self.arrivals[index - waiting]
-            if arrival > time:
-                begin = arrival
-                if served:
-                    ends.append((index, time, served))
+            arrival = arrivals[index - waiting]
+            if arrival > time and served:
+                ends.append((index, time, served))
+            begin = max(time, arrival)
             if begin > starts[index]:
                 continue
             if begin + service > cut:
@@ -83,6 +72,20 @@ class Demand:
         if served:
             ends.append((len(starts), time, served))
         return ends
+
+    def _serve_waiting(self, at: int, time: float, cut: float) -> tuple[int, float, int]:
+        """Serve what waits, until `cut`; return the next frame, the time, and the number served."""
+        service, starts, waiting = self.service, self.starts, self.waiting
+        if time <= self.musts[at] and time + (waiting - at) * service <= cut:
+            return waiting, time + (waiting - at) * service, waiting - at
+        served = 0
+        for index in range(at, waiting):
+            if time <= starts[index]:
+                if time + service > cut:
+                    return index, time, served
+                time += service
+                served += 1
+        return waiting, time, served
 
 
 def demand_of(

@@ -9,13 +9,17 @@ from repertory.actors.policy import Bind, Decision, Entry, Grant, GroupState, Po
 from repertory.actors.room import making_room, room_told
 from repertory.models.errors import ConfigError
 
+from .demand import Demand
 from .in_order import in_order, spare_frames
 from .scene import FRAMES, Asker, Scene, is_tight, survey, worth_of
 from .standing import best_placed, held_by_others
 from .turns import INSTANT, due_turn
 from .weighing import Outlook, weigh
 
-__all__ = ["BESIDE", "SwapAware"]
+__all__ = ["BESIDE", "SCARCE", "SwapAware"]
+
+SCARCE: Final = 0.5
+"""Frames that a swap costs where device time is scarce: then models are bound ahead of foreseen frames."""
 
 BESIDE: Final = 16
 """Frames of a grant where other resident models have work too."""
@@ -172,10 +176,9 @@ def _begin(scene: Scene, outlook: Outlook) -> Decision | None:
     demand, plan = outlook.demand, outlook.plan
     entry = demand.entry
     if entry.program.key not in scene.state.residents:
-        if not demand.waiting and not is_tight(scene.state, entry) and scene.price < 0.5 / demand.load:
-            return Wait(
-                "nothing to do before its next frame", until=max(demand.arrivals[0], scene.now + INSTANT)
-            )
+        if not demand.waiting and not _pays_ahead(scene, demand):
+            until = max(demand.arrivals[0], scene.now + INSTANT)
+            return Wait("nothing to do before its next frame", until=until)
         if not demand.waiting and demand.arrivals[0] > scene.now + demand.load + INSTANT:
             return Wait("it will be bound for its next frame", until=demand.arrivals[0] - demand.load)
         why = "most worth: {:.2f} more than its time, over {:.3f} s"
@@ -187,6 +190,11 @@ def _begin(scene: Scene, outlook: Outlook) -> Decision | None:
             frames = max(1, min(plan[0].frames, demand.waiting))
             return _grant(asker, frames, "most worth", worth=demand.value, plan=plan, until=scene.due_at)
     return _GRANTED
+
+
+def _pays_ahead(scene: Scene, demand: Demand) -> bool:
+    """Whether to bind before a frame comes: where it could not wait, or where device time is scarce."""
+    return is_tight(scene.state, demand.entry) or scene.price * demand.load >= SCARCE
 
 
 def _bind(

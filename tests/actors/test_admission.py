@@ -113,8 +113,9 @@ def test_what_goes_first_is_of_a_higher_priority_or_due_earlier() -> None:
 
 
 def test_what_was_learned_long_ago_is_tried_again_once() -> None:
-    group, entry = _place(service=2.0, swap=1.0)
-    admission = Admission(lambda: [(group, entry)])
+    never = _place(service=None)
+    never[1].served = -math.inf
+    admission = Admission(lambda: [never, _place(service=2.0, swap=1.0)])
     patience = 1 + 20 * 3.0
     assert not admission.doubts(0.1, NOW + patience - 0.1)
     assert not admission.doubts(5.0, NOW + patience + 0.1), "its own cost is not why it is refused"
