@@ -154,7 +154,7 @@ class ModelContext(Receiver[ContextOrder]):
             case Retune(limits, changes):
                 self._use((limits or self.limits).changed(changes))
                 self._next_queuer()
-                self._look_again()
+                self.look_again()
             case Drain(refusal):
                 self.close(refusal, drain=True)
                 await self.drained()
@@ -174,7 +174,7 @@ class ModelContext(Receiver[ContextOrder]):
         state.max_in_flight = sys.maxsize if limits.max_in_flight is None else limits.max_in_flight
         self._backlog.track_arrivals(wanted=limits.overflow is Overflow.DROP_OLDEST)
 
-    def _look_again(self) -> None:
+    def look_again(self) -> None:
         """Something changed that groups do not see: they ask their policy again."""
         for server in self._servers:
             server.poke()
@@ -243,14 +243,37 @@ class ModelContext(Receiver[ContextOrder]):
                 yield server.state, entry
 
     def _tell_ready(self, now: float) -> None:
-        """Tell the groups; whoever takes the frame is the first to be told the next time."""
-        for server in self._servers:
+        """Tell the groups; whoever takes the frame is the first to be told the next time.
+
+        The others are spared where that one, which has the model, will answer a single frame in time.
+        """
+        servers, state = self._servers, self.state
+        for server in servers:
             server.ready(now)
-            if not self.state.waiting:
-                if server is not self._servers[0]:
-                    self._servers.remove(server)
-                    self._servers.insert(0, server)
+            if not state.waiting:
+                if server is not servers[0]:
+                    servers.remove(server)
+                    servers.insert(0, server)
                 return
+            if state.waiting == 1 and server is servers[0] and self._soon(server.state, now):
+                return
+
+    def _soon(self, group: GroupState, now: float) -> bool:
+        """Whether a busy group that has the model, and goes on with it, answers what comes next in time.
+
+        Not where another group may be quicker: then all of them are to look.
+        """
+        entry = group.by_context.get(self.state)
+        if entry is None or not group.in_flight or entry.program.key not in group.residents:
+            return False
+        if group.plan and group.plan[0].context is not self.state:
+            return False
+        service = entry.service.value
+        for _, there in self._places():
+            if there.service.value < service:
+                return False
+        end = now + group.busy_for(now) + service + entry.transit.value
+        return end <= self._backlog.glance()[1] < math.inf
 
     def refused_by(self) -> RepertoryError:
         """Count a request that comes after the end of admission, and return its error."""
@@ -379,7 +402,7 @@ class ModelContext(Receiver[ContextOrder]):
         self.state.waiting += 1
         if self.state.waiting == 1:
             self.state.ready_since = frame.offered
-        self._look_again()
+        self.look_again()
         return True
 
     def landed(self) -> None:
@@ -387,7 +410,7 @@ class ModelContext(Receiver[ContextOrder]):
         state = self.state
         state.flying -= 1
         if state.flying + 1 >= state.max_in_flight and state.waiting:
-            self._look_again()
+            self.look_again()
 
     def cancel(self, frame: Frame) -> None:
         """Its caller waits no more: it loses its place, or its device is told."""

@@ -18,7 +18,7 @@ from repertory.transports.device import Completion, Residency
 from repertory.transports.frame import Fate, Frame, Outcome
 
 from .context import ModelContext
-from .policy import GroupState
+from .policy import Entry, GroupState
 from .tenants import Tenant
 from .timesheet import TimeSheet
 
@@ -142,13 +142,8 @@ class FlightBook:
                 frame.inputs = ()
             else:
                 self._not_done(completion, frame, tenant.context)
-            if completion.busy:
-                busy += completion.busy
-                tenant.entry.service.add(completion.busy)
-                if frame is self._lone and frame.started is not None:
-                    tenant.entry.transit.add(now - frame.started - completion.busy)
-            if frame is self._lone:
-                self._lone = None
+            busy += completion.busy
+            self._learn(completion, tenant.entry, now)
             if not tenant.entry.in_flight:
                 state.flying.pop(tenant.entry, None)
         self.busy += busy
@@ -158,6 +153,16 @@ class FlightBook:
         state.progress = now
         self.completed += len(completions)
         return breach
+
+    def _learn(self, completion: Completion, entry: Entry, now: float) -> None:
+        """Learn what a frame takes: on the device, and, where it found that idle, on its way."""
+        frame, busy = completion.frame, completion.busy
+        if busy:
+            entry.service.add(busy)
+        if frame is self._lone:
+            self._lone = None
+            if busy and frame.started is not None:
+                entry.transit.add(now - frame.started - busy)
 
     def clear(self, lost: DeviceError, now: float) -> None:
         """The device is gone: what a broken one left in flight goes back to its context."""

@@ -261,6 +261,7 @@ class DeviceGroup(Actor[GroupOrder]):
         capabilities = self.device.capabilities
         self.state.capacity = capabilities.residents
         self.state.window = capabilities.window
+        self.state.spare = capabilities.family == "cpu"
         self.state.in_service = True
         self._budget.open(capabilities.memory)
         self.state.bind_needs_idle = capabilities.bind_needs_idle
@@ -291,6 +292,10 @@ class DeviceGroup(Actor[GroupOrder]):
 
     async def _bind(self, bind: Bind) -> None:
         self._turns.ask = True
+        for program in bind.evict:
+            for context in self._tenants.of(program):
+                if context.state.waiting:
+                    context.look_again()  # others may have relied on this group
         refusal = await self._binding.for_turn(self.device, bind)
         if refusal is not None:
             self._refuse(bind.entry.program, refusal)

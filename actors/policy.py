@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias, final
 
@@ -27,6 +27,7 @@ __all__ = [
     "HOST_DELAY",
     "LOAD_RATE",
     "SERVICE_PRIOR",
+    "SPARE",
     "SWAP_PRIOR",
     "Bind",
     "ContextState",
@@ -42,6 +43,9 @@ __all__ = [
 
 SERVICE_PRIOR: Final = 0.001
 """Seconds that a frame is taken to hold a device before any was seen."""
+
+SPARE: Final = 10.0
+"""How many times slower a spare group, the host's own processor, is taken to be before it was seen."""
 
 SWAP_PRIOR: Final = 0.005
 """Seconds that a bind is taken to last before any was seen, beside the time for its bytes."""
@@ -195,7 +199,7 @@ class GroupState:
         bind_needs_idle: a bind waits until nothing is in flight, and not only nothing of what it evicts.
         window: frames that may be started and not completed, over all programs.
         in_service: whether the device is open.
-        spare: a place to spill to: slower than the others as a rule, and used where they are too busy.
+        spare: the host's own processor: a place to spill to, slower than the others as a rule.
         entries: the contexts that are bound to this group.
         by_context: the same by context.
         by_program: the same by the key of what must be resident.
@@ -250,8 +254,15 @@ class GroupState:
         """Return how long a frame holds the device: as learned here, else on another group, else a guess."""
         if entry.service.samples:
             return entry.service.value
-        known = [there.service.value for there in self._elsewhere(entry) if there.service.samples]
-        return min(known, default=SERVICE_PRIOR)
+        least, context = math.inf, entry.context
+        for peer in self.peers:
+            there = peer.by_context.get(context)
+            if there is not None and there.service.samples:
+                value = there.service.value
+                if peer.spare != self.spare:
+                    value *= SPARE if self.spare else 1 / SPARE
+                least = min(least, value)
+        return SERVICE_PRIOR if least == math.inf else least
 
     def swap_cost(self, entry: Entry) -> float:
         """Return how long making a program resident takes: as learned, of others too, else by its size."""
@@ -260,12 +271,6 @@ class GroupState:
         if self.swap.samples:
             return self.swap.value
         return SWAP_PRIOR + entry.program.footprint / LOAD_RATE
-
-    def _elsewhere(self, entry: Entry) -> Iterator[Entry]:
-        for peer in self.peers:
-            there = peer.by_context.get(entry.context)
-            if there is not None:
-                yield there
 
     def fits(self, programs: Collection[Program]) -> bool:
         """Whether these programs may be resident together."""

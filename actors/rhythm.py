@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from typing import Final, final
 
-__all__ = ["Rhythm"]
+__all__ = ["SILENCE", "Rhythm"]
+
+SILENCE: Final = 4.0
+"""Periods, or mean gaps, without an arrival: the source has stopped."""
 
 _PATTERN: Final = 4  # gaps that must agree before there is a rhythm
 _LIKE: Final = 0.25  # of a period: how far a gap, or an arrival, may be off
 _MISSES: Final = 3  # arrivals in a row that are off: the rhythm is over
-_SILENCE: Final = 4.0  # periods without an arrival: the source has stopped
 _PHASE_GAIN: Final = 0.15
 _PERIOD_GAIN: Final = 0.02
 _GAP_GAIN: Final = 0.1
@@ -62,7 +64,7 @@ class Rhythm:
         One that is late by more than its jitter is taken for left out.
         """
         period = self.period
-        if not period or now - self.last > _SILENCE * period:
+        if not period or now - self.last > SILENCE * period:
             return math.inf
         due = self.phase + period
         late = now - due - 4 * self.jitter - 0.02 * period
@@ -77,7 +79,7 @@ class Rhythm:
         """
         if self.period:
             return self.next(now), self.period
-        if self.gap and now - self.last <= _SILENCE * self.gap:
+        if self.gap and now - self.last <= SILENCE * self.gap:
             return now + self.gap, self.gap
         return math.inf, 0.0
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from repertory.actors.policy import ContextState, Entry, GroupState
+from repertory.actors.rhythm import SILENCE
 
-from .standing import Holders, held_by_others, served_by
+from .standing import Holders, held_by_others, left_to, served_by
 
 __all__ = ["CLASS", "CLASSES", "FRAMES", "TIGHT", "Asker", "Scene", "is_tight", "survey", "worth_of"]
 
@@ -102,7 +103,7 @@ class Scene:
         free: when the device has done what it was given.
         here: who waits and may be started at once, without an open grant.
         away: who waits for a swap.
-        coming: who does not wait, but has a rhythm, or could not wait for a swap.
+        coming: who does not wait, but has a rhythm, or asked of late and could hardly wait for a swap.
         granted: whether anybody has an open grant.
         elsewhere: whether anybody else waits, and is served by other groups.
         passed: why those that cannot be bound now are passed over.
@@ -156,6 +157,9 @@ def survey(state: GroupState, now: float) -> Scene:
         elif not entry.ready:
             continue
         elif entry.program.key in residents:
+            if several and left_to(state, entry, now) is not None:
+                elsewhere = True
+                continue
             here.append(Asker(state, entry, resident=True))
         else:
             taken, held = 0, False
@@ -168,8 +172,7 @@ def survey(state: GroupState, now: float) -> Scene:
                 away.append(Asker(state, entry, resident=False, taken=taken, held=held))
             else:
                 elsewhere = True
-    coming = [entry for entry in state.entries if not entry.context.waiting and _will_come(state, entry)]
-    return Scene(state, now, free, here, away, coming, granted, elsewhere, [])
+    return Scene(state, now, free, here, away, _coming(state, now), granted, elsewhere, [])
 
 
 def is_tight(state: GroupState, entry: Entry) -> bool:
@@ -178,6 +181,16 @@ def is_tight(state: GroupState, entry: Entry) -> bool:
     return entry.context.rhythm.allowance < TIGHT * state.swap_cost(entry) + service
 
 
-def _will_come(state: GroupState, entry: Entry) -> bool:
-    rhythm = entry.context.rhythm
-    return rhythm.period > 0 or (rhythm.gap > 0 and rhythm.allowance < _ROOMY and is_tight(state, entry))
+def _coming(state: GroupState, now: float) -> list[Entry]:
+    """Return who does not wait and has a rhythm, or asked of late and could hardly wait for a swap."""
+    coming: list[Entry] = []
+    for entry in state.entries:
+        context = entry.context
+        if context.waiting:
+            continue
+        rhythm = context.rhythm
+        if rhythm.period or (
+            now - rhythm.last <= SILENCE * rhythm.gap and rhythm.allowance < _ROOMY and is_tight(state, entry)
+        ):
+            coming.append(entry)
+    return coming

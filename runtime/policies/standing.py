@@ -8,7 +8,10 @@ from typing import TypeAlias
 
 from repertory.actors.policy import ContextState, Entry, GroupState
 
-__all__ = ["DEAR", "Holders", "best_placed", "held_by_others", "served_by"]
+__all__ = ["DEAR", "QUICKER", "Holders", "best_placed", "held_by_others", "left_to", "served_by"]
+
+QUICKER = 1.5
+"""How many times quicker a group must be that slower ones leave a model's frames to, where it has time."""
 
 DEAR = 4.0
 """How many swaps it counts that a model is gone whose requests cannot wait for one."""
@@ -38,6 +41,30 @@ def held_by_others(state: GroupState) -> Holders:
     return holders
 
 
+def left_to(state: GroupState, entry: Entry, now: float) -> GroupState | None:
+    """Return the quicker group that a slow one leaves a model's frames to, or None."""
+    for peer in state.peers:
+        there = peer.by_context.get(entry.context)
+        if peer is not state and there is not None and _yields(state, entry, peer, there, now):
+            return peer
+    return None
+
+
+def _yields(slow: GroupState, entry: Entry, peer: GroupState, there: Entry, now: float) -> bool:
+    """Whether a peer answers all that waits before a group could answer one, and is of a quicker kind."""
+    if not entry.service.samples or not peer.in_service:
+        return False
+    own, service = entry.service.value, peer.service_cost(there)
+    if service * QUICKER > own:
+        return False
+    begin = peer.busy_for(now)
+    if there.program.key not in peer.residents and peer.binding is not there:
+        if peer.in_flight or peer.binding is not None:
+            return False
+        begin += peer.swap_cost(there)
+    return begin + entry.context.waiting * service < slow.busy_for(now) + own
+
+
 def served_by(
     holders: list[tuple[GroupState, Entry]], state: GroupState, entry: Entry, now: float, free: float
 ) -> int:
@@ -58,6 +85,8 @@ def served_by(
         deadlines = [deadline for _, lane in context.outline(_MOST) for deadline in lane]
     taken = 0
     for peer, there in holders:
+        if _yields(peer, there, state, entry, now):
+            continue
         begin, service = now + peer.busy_for(now), peer.service_cost(there)
         for deadline in deadlines[taken:] if taken else deadlines:
             begin += service

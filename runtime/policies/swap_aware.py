@@ -18,7 +18,7 @@ from .weighing import Outlook, weigh
 
 __all__ = ["BESIDE", "SCARCE", "SwapAware"]
 
-SCARCE: Final = 0.5
+SCARCE: Final = 0.1
 """Frames that a swap costs where device time is scarce: then models are bound ahead of foreseen frames."""
 
 BESIDE: Final = 16
@@ -67,6 +67,10 @@ class SwapAware(Policy):
         self._fairness = fairness
 
     def decide(self, state: GroupState, now: float) -> Decision:
+        if len(state.entries) == 1:
+            lone = _alone(state.entries[0], state)
+            if lone is not None:
+                return lone
         scene = survey(state, now)
         while True:
             decision = self._decide(scene)
@@ -94,6 +98,16 @@ class SwapAware(Policy):
         if outlook is None:
             return _GRANTED if scene.granted else Wait("nothing can be in time", until=scene.now + _SOON)
         return _begin(scene, outlook)
+
+
+def _alone(entry: Entry, state: GroupState) -> Decision | None:
+    """Decide for a group that serves one model, the quick way."""
+    if not entry.context.waiting:
+        return _NOTHING
+    if entry.granted or entry.program.key not in state.residents or not entry.ready or len(state.peers) > 1:
+        return None
+    fresh, worth = entry.turn_since == -math.inf, entry.context.weight
+    return Grant(entry, entry.context.waiting, "nobody else is there", fresh=fresh, worth=worth)
 
 
 def _stay(scene: Scene) -> Decision:
