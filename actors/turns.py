@@ -150,9 +150,10 @@ class Turns:
         count = min(flight.rooms.get(entry.program.key, 0), free, entry.granted)
         if count <= 0:
             return entry.granted > 0
-        if not state.in_flight:
-            self._stall.begin(now)
+        idle = not state.in_flight
         started = flight.start(self._tenants.by_entry[entry], count, now, self._start)
+        if idle and started:
+            self._stall.begin(now)
         return started == count and entry.granted > 0
 
 

@@ -35,13 +35,16 @@ class Wake:
             slot, self.slot = self.slot, None
             self._loop.fill(slot)
 
+    def _woken(self) -> bool:
+        return self.slot is None
+
     async def wait(self, until: float = math.inf) -> None:
         """Wait until woken, at the latest until `until`."""
         slot = self.slot = self._loop.slot()
         try:
             if until < math.inf:
                 await self._loop.wait_until(slot, until)
-                if self.slot is not None:
+                if not self._woken():
                     self._ended()
             else:
                 await slot

@@ -14,7 +14,7 @@ import statistics
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -55,7 +55,7 @@ class Minimal:
 
 async def round_trip(calls: int = CALLS) -> float:
     """Return seconds that one call of the yardstick takes, at one caller."""
-    minimal = Minimal()
+    minimal, spent = Minimal(), 0.0
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(minimal.serve)
         await minimal.ask(None)
@@ -95,7 +95,7 @@ class Watched(Policy):
 
 
 @contextmanager
-def watched_searches() -> Iterator[Counted]:
+def watched_searches() -> Generator[Counted]:
     """Count the policy's looks ahead, wherever it calls them from."""
     counted = Counted(look_ahead)
     users = [vars(module) for module in list(sys.modules.values()) if "look_ahead" in vars(module)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -205,7 +206,7 @@ class Repertoire:
             if options.pin:
                 await self.pin(found.model.name)
             if options.warm:
-                await found.model.infer(_zeros(found.context.network))
+                await found.model.infer(_zeros(found.context.network), deadline=math.inf)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self.unload(found.model.name)

@@ -6,7 +6,7 @@ import math
 from operator import attrgetter
 from typing import Final, final
 
-from .scene import FRAMES, Asker, Scene
+from .scene import FRAMES, Asker, Scene, foreseen
 
 __all__ = ["InOrder", "in_order", "spare_frames"]
 
@@ -42,7 +42,7 @@ def in_order(scene: Scene) -> InOrder | None:
     if slack < 0:
         return None
     state = scene.state
-    for entry in scene.coming:
+    for entry in foreseen(scene):
         rhythm = entry.context.rhythm
         due, _ = rhythm.foresee(scene.now)
         latest = due + rhythm.allowance - state.service_cost(entry) - state.swap_cost(entry)

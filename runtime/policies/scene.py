@@ -11,7 +11,18 @@ from repertory.actors.rhythm import SILENCE
 
 from .standing import Holders, held_by_others, left_to, served_by
 
-__all__ = ["CLASS", "CLASSES", "FRAMES", "TIGHT", "Asker", "Scene", "is_tight", "survey", "worth_of"]
+__all__ = [
+    "CLASS",
+    "CLASSES",
+    "FRAMES",
+    "TIGHT",
+    "Asker",
+    "Scene",
+    "foreseen",
+    "is_tight",
+    "survey",
+    "worth_of",
+]
 
 TIGHT: Final = 1.0
 """A model whose requests have less time than so many swaps, and a frame, should be there before they come."""
@@ -181,6 +192,17 @@ def is_tight(state: GroupState, entry: Entry) -> bool:
     return entry.context.rhythm.allowance < TIGHT * state.swap_cost(entry) + service
 
 
+def foreseen(scene: Scene) -> list[Entry]:
+    """Return who is worth a thought before his frame comes.
+
+    That is whoever has a rhythm. For anybody else the device is not held where frames wait that it could
+    serve: nobody knows when his next one comes.
+    """
+    if not scene.here and not scene.away:
+        return scene.coming
+    return [entry for entry in scene.coming if entry.context.rhythm.period]
+
+
 def _coming(state: GroupState, now: float) -> list[Entry]:
     """Return who does not wait and has a rhythm, or asked of late and could hardly wait for a swap."""
     coming: list[Entry] = []
@@ -189,8 +211,9 @@ def _coming(state: GroupState, now: float) -> list[Entry]:
         if context.waiting:
             continue
         rhythm = context.rhythm
-        if rhythm.period or (
-            now - rhythm.last <= SILENCE * rhythm.gap and rhythm.allowance < _ROOMY and is_tight(state, entry)
-        ):
+        if rhythm.allowance < entry.service.value + entry.transit.value:
+            continue  # none of it can ever be in time
+        lately = now - rhythm.last <= SILENCE * rhythm.gap and rhythm.allowance < _ROOMY
+        if rhythm.period or (lately and is_tight(state, entry)):
             coming.append(entry)
     return coming

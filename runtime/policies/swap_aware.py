@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Final, final
 
 from repertory.actors.policy import Bind, Decision, Entry, Grant, GroupState, Policy, Step, Wait
@@ -11,15 +12,18 @@ from repertory.models.errors import ConfigError
 
 from .demand import Demand
 from .in_order import in_order, spare_frames
-from .scene import FRAMES, Asker, Scene, is_tight, survey, worth_of
+from .scene import FRAMES, Asker, Scene, foreseen, is_tight, survey, worth_of
 from .standing import best_placed, held_by_others
 from .turns import INSTANT, due_turn
 from .weighing import Outlook, weigh
 
-__all__ = ["BESIDE", "SCARCE", "SwapAware"]
+__all__ = ["BESIDE", "SCARCE", "SHORT", "SwapAware"]
 
 SCARCE: Final = 0.1
 """Frames that a swap costs where device time is scarce: then models are bound ahead of foreseen frames."""
+
+SHORT: Final = 0.02
+"""Seconds that a first frame may last, or as long as its swap, though others are more urgent."""
 
 BESIDE: Final = 16
 """Frames of a grant where other resident models have work too."""
@@ -85,7 +89,8 @@ class SwapAware(Policy):
                 return begun
             if (due := due_turn(scene)) is not None:
                 why = "it has waited {:.3f} s for its turn" if due.feasible else _TOO_MANY
-                return _bind(scene, due.asker.entry, (), why, due.waited)
+                keep = {asker.entry.program.key for asker in scene.here if _is_fresh(asker)}
+                return _bind(scene, due.asker.entry, (), why, due.waited, keep=keep)
             if scene.state.capacity == 1:
                 passed = len(scene.passed)
                 easy = _easy(scene)
@@ -128,13 +133,16 @@ def _stay(scene: Scene) -> Decision:
 def _just_begun(scene: Scene) -> Decision | None:
     """Who was bound starts a frame at least, unless it is a long one, and others are more urgent."""
     for asker in scene.here:
-        entry = asker.entry
-        bound = not entry.turn_frames and entry.turn_since > -math.inf
-        if bound and asker.can_be_in_time(scene.free):
-            short = asker.service <= scene.state.swap_cost(entry)
+        if _is_fresh(asker) and asker.can_be_in_time(scene.free):
+            short = asker.service <= max(SHORT, scene.state.swap_cost(asker.entry))
             if short or all(other.priority <= asker.priority for other in scene.away):
                 return _grant(asker, 1, "its turn has just begun")
     return None
+
+
+def _is_fresh(asker: Asker) -> bool:
+    """Whether a resident was bound and has started no frame since."""
+    return not asker.entry.turn_frames and asker.entry.turn_since > -math.inf
 
 
 def _goes_on(scene: Scene) -> Decision | None:
@@ -167,7 +175,7 @@ def _easy(scene: Scene) -> Decision | None:
         if frames:
             why = "all that wait will be in time, with {:.3f} s to spare"
             return _grant(scene.here[0], frames, why, line.slack, until=scene.due_at)
-    elif scene.here and not scene.coming:
+    elif scene.here and not foreseen(scene):
         return _undisturbed(scene, scene.here[0])
     return None
 
@@ -212,17 +220,25 @@ def _pays_ahead(scene: Scene, demand: Demand) -> bool:
 
 
 def _bind(
-    scene: Scene, entry: Entry, plan: tuple[Step, ...], reason: str, *figures: float
+    scene: Scene,
+    entry: Entry,
+    plan: tuple[Step, ...],
+    reason: str,
+    *figures: float,
+    keep: Collection[str] = (),
 ) -> Decision | None:
-    """Bind; None where that cannot be now, and the scene goes on without him."""
+    """Bind; None where that cannot be now, and the scene goes on without him.
+
+    Whoever is resident by one of the keys in `keep` does not make room.
+    """
     state = scene.state
     if len(state.peers) > 1:
         best = best_placed(state, entry, scene.now)
         if best is not state:
             scene.pass_over(entry, f"{best.name} is better placed for {entry.context.name}")
             return None
-    alone = state.capacity == 1 and not state.pinned and state.memory is None
-    evict = tuple(state.residents.values()) if alone else making_room(state, entry.program)
+    alone = state.capacity == 1 and not state.pinned and state.memory is None and not keep
+    evict = tuple(state.residents.values()) if alone else making_room(state, entry.program, keep=keep)
     if evict is None:
         scene.pass_over(entry, f"{entry.context.name} finds no room at the moment")
         return None
@@ -240,7 +256,7 @@ def _bind(
 def _must_be_ahead(scene: Scene) -> bool:
     """Whether somebody will come who must be there before, and is nowhere."""
     state = scene.state
-    tight = [e for e in scene.coming if e.program.key not in state.residents and is_tight(state, e)]
+    tight = [e for e in foreseen(scene) if e.program.key not in state.residents and is_tight(state, e)]
     if not tight:
         return False
     holders = held_by_others(state)

@@ -13,7 +13,7 @@ __all__ = ["INSTANT", "OVERHEAD", "SPAN", "Due", "due_turn"]
 OVERHEAD: Final = 20.0
 """Where all ask all the time, their turns together last so many times their swaps, if `max_wait` allows."""
 
-SPAN: Final = 0.8
+SPAN: Final = 0.7
 """The share of `max_wait` by which a turn is due; the rest is for what runs meanwhile."""
 
 INSTANT: Final = 1e-4
@@ -81,7 +81,7 @@ def due_turn(scene: Scene) -> Due | None:
             since = asker.entry.turn_since
             shared = max(shared, since + round_.share(asker))
             least = max(least, since + _least(scene, asker))
-    longest = max([_load(scene, asker) + asker.service for asker in (*scene.here, *line)])
+    longest = max([_load(scene, asker) + 2 * asker.service for asker in (*scene.here, *line)])
     bounds = {asker: _bound(asker, longest) for asker in line}
     line.sort(key=bounds.__getitem__)
     before, feasible, moments = 0.0, True, list[float]()

@@ -11,7 +11,7 @@ from repertory.actors.policy import ContextState, Entry, Step
 
 from .demand import Demand, demand_of
 from .lookahead import look_ahead
-from .scene import Scene, worth_of
+from .scene import Scene, foreseen, worth_of
 
 __all__ = ["CLAIMS", "FARTHEST", "FORESIGHT", "Outlook", "weigh"]
 
@@ -124,7 +124,7 @@ def _all_of(scene: Scene) -> Iterator[tuple[Entry, int, int]]:
     """Tell everybody who waits or comes: priority, and how many frames others serve."""
     for asker in (*scene.here, *scene.away):
         yield asker.entry, asker.priority, asker.taken
-    for entry in scene.coming:
+    for entry in foreseen(scene):
         yield entry, entry.context.priority, 0
 
 

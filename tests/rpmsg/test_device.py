@@ -350,7 +350,9 @@ async def test_models_of_many_inputs(anyio_backend: object, wire: int, count: in
 async def test_a_deadline_that_passes_while_the_job_runs(anyio_backend: object, wire: int) -> None:
     board = Board(params(wire, latency_ms=50.0))
     async with open_virtual(board.source()) as rt:
-        model = await rt.load(module(), name="double", warm=True)
+        model = await rt.load(
+            module(), name="double", pin=True
+        )  # there, and never run: nobody knows how slow
         began = anyio.current_time()
         with pytest.raises(DeadlineExceeded):
             await model.infer(tensor(1), timeout=0.02)

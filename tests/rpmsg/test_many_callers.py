@@ -77,7 +77,9 @@ async def test_ten_thousand_requests_on_two_dsps(anyio_backend: object, wire: in
 @WIRES
 async def test_two_models_swap_on_each(anyio_backend: object, wire: int) -> None:
     pair = boards(wire, load_ms=2.0)
-    async with open_virtual(*(board.source(f"dsp {at}") for at, board in enumerate(pair))) as rt:
+    async with open_virtual(
+        *(board.source(f"dsp {at}") for at, board in enumerate(pair)), policy="rotation"
+    ) as rt:
         assert await wrong(rt, 1_000, "double", "square") == 0
         swaps = [group.swaps for group in rt.statistics().groups.values()]
     assert min(swaps) > 2
