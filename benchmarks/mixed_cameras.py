@@ -78,7 +78,7 @@ class Load:
 
 
 LOADS = {
-    "detect": Load(MX3, 28, (30, 5), deadline_ms=400),
+    "detect": Load(MX3, 30, (30, 5), deadline_ms=400),
     "track": Load(MX3[:1], 32, (10, 5), deadline_ms=400),
     "pose": Load(MX3[1:], 40, (5, 5), deadline_ms=500),
     "plates": Load(NPU, 40, (5, 5), deadline_ms=400),
