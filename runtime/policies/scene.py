@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, final
 
 from repertory.actors.policy import ContextState, Entry, GroupState
@@ -114,10 +114,10 @@ class Scene:
         free: when the device has done what it was given.
         here: who waits and may be started at once, without an open grant.
         away: who waits for a swap.
-        coming: who does not wait, but has a rhythm, or asked of late and could hardly wait for a swap.
         granted: whether anybody has an open grant.
         elsewhere: whether anybody else waits, and is served by other groups.
         passed: why those that cannot be bound now are passed over.
+        foreseen: see the function of this name.
         due_at: when the next turn is due, whatever else there is to do.
     """
 
@@ -126,10 +126,10 @@ class Scene:
     free: float
     here: list[Asker]
     away: list[Asker]
-    coming: list[Entry]
     granted: bool
     elsewhere: bool
-    passed: list[str]
+    passed: dict[Entry, str] = field(default_factory=dict[Entry, str])
+    foreseen: dict[bool, list[Entry]] = field(default_factory=dict[bool, list[Entry]])
     due_at: float = math.inf
 
     @property
@@ -141,8 +141,8 @@ class Scene:
     def pass_over(self, entry: Entry, why: str) -> None:
         """Decide without somebody."""
         self.away = [asker for asker in self.away if asker.entry is not entry]
-        self.coming = [other for other in self.coming if other is not entry]
-        self.passed.append(why)
+        self.passed[entry] = why
+        self.foreseen.clear()
 
 
 def worth_of(context: ContextState, priority: int) -> float:
@@ -183,7 +183,7 @@ def survey(state: GroupState, now: float) -> Scene:
                 away.append(Asker(state, entry, resident=False, taken=taken, held=held))
             else:
                 elsewhere = True
-    return Scene(state, now, free, here, away, _coming(state, now), granted, elsewhere, [])
+    return Scene(state, now, free, here, away, granted, elsewhere)
 
 
 def is_tight(state: GroupState, entry: Entry) -> bool:
@@ -198,22 +198,22 @@ def foreseen(scene: Scene) -> list[Entry]:
     That is whoever has a rhythm. For anybody else the device is not held where frames wait that it could
     serve: nobody knows when his next one comes.
     """
-    if not scene.here and not scene.away:
-        return scene.coming
-    return [entry for entry in scene.coming if entry.context.rhythm.period]
+    steady = bool(scene.here or scene.away)
+    found = scene.foreseen.get(steady)
+    if found is None:
+        found = scene.foreseen[steady] = [
+            entry
+            for entry in scene.state.entries
+            if not entry.context.waiting
+            and (entry.context.rhythm.period or (not steady and _asked_of_late(scene, entry)))
+            and entry.context.rhythm.allowance >= entry.service.value + entry.transit.value
+            and entry not in scene.passed
+        ]
+    return found
 
 
-def _coming(state: GroupState, now: float) -> list[Entry]:
-    """Return who does not wait and has a rhythm, or asked of late and could hardly wait for a swap."""
-    coming: list[Entry] = []
-    for entry in state.entries:
-        context = entry.context
-        if context.waiting:
-            continue
-        rhythm = context.rhythm
-        if rhythm.allowance < entry.service.value + entry.transit.value:
-            continue  # none of it can ever be in time
-        lately = now - rhythm.last <= SILENCE * rhythm.gap and rhythm.allowance < _ROOMY
-        if rhythm.period or (lately and is_tight(state, entry)):
-            coming.append(entry)
-    return coming
+def _asked_of_late(scene: Scene, entry: Entry) -> bool:
+    """Whether a model asked of late, and could hardly wait for a swap."""
+    rhythm = entry.context.rhythm
+    lately = scene.now - rhythm.last <= SILENCE * rhythm.gap and rhythm.allowance < _ROOMY
+    return lately and is_tight(scene.state, entry)

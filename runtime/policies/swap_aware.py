@@ -121,7 +121,7 @@ def _stay(scene: Scene) -> Decision:
         if scene.granted:
             return _GRANTED
         if scene.passed:
-            return Wait(scene.passed[0], until=scene.now + _SOON)
+            return Wait(next(iter(scene.passed.values())), until=scene.now + _SOON)
         return Wait("others serve what waits", until=scene.now + _LATER) if scene.elsewhere else _NOTHING
     if len(scene.here) == 1:
         asker = scene.here[0]
