@@ -550,3 +550,9 @@ async def test_load_that_the_close_overtakes(tasks: TaskGroup) -> None:
     await anyio.sleep(SETTLED)
     assert len(ends) == 2
     assert set(ends) <= {RuntimeClosed, None}
+
+
+async def test_warming_up_knows_no_timeout_of_requests() -> None:
+    async with open_virtual("sim://?swap_ms=600") as rt:
+        await rt.load(sketched("net"), warm=True, timeout=0.5)
+        assert rt.statistics().models["net"].answered == 1
