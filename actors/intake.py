@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import final
 
-from repertory.models.errors import ConfigError
 from repertory.models.spec import TensorSpec
+
+from .limits import check_holds_one
 
 __all__ = ["Intake"]
 
@@ -49,12 +50,7 @@ class Intake:
         Raises:
             ConfigError: names both numbers.
         """
-        nbytes = sum(spec.nbytes for spec in inputs)
-        if nbytes > self.queue_bytes:
-            raise ConfigError(
-                f"{name}: queue_bytes {self.queue_bytes} of the runtime came, and one request has {nbytes}"
-                " bytes: none would ever be admitted"
-            )
+        check_holds_one(name, f"queue_bytes {self.queue_bytes} of the runtime", self.queue_bytes, inputs)
 
     def add(self, nbytes: int) -> None:
         """A frame waits."""

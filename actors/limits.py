@@ -25,6 +25,7 @@ __all__ = [
     "LimitChanges",
     "Limits",
     "Overflow",
+    "check_holds_one",
     "whole",
 ]
 
@@ -142,12 +143,7 @@ class Limits:
         Raises:
             ConfigError: names both numbers.
         """
-        nbytes = sum(spec.nbytes for spec in inputs)
-        if nbytes > self.queue_bytes:
-            raise ConfigError(
-                f"{name}: queue_bytes {self.queue_bytes} came, and one request has {nbytes} bytes: none"
-                " would ever be admitted"
-            )
+        check_holds_one(name, f"queue_bytes {self.queue_bytes}", self.queue_bytes, inputs)
 
 
 def whole(name: str, value: Any, least: int = 1) -> int:
@@ -197,3 +193,16 @@ def _overflow(value: object) -> Overflow:
     except ValueError:
         choices = ", ".join(choice.value for choice in Overflow)
         raise ConfigError(f"overflow {value!r} came, one of {choices} is wanted") from None
+
+
+def check_holds_one(name: str, bound: str, nbytes: float, inputs: Sequence[TensorSpec]) -> None:
+    """Check that so many bytes, which `bound` names, hold one request of a model, where its size is known.
+
+    Raises:
+        ConfigError: names both numbers.
+    """
+    needed = sum(spec.nbytes for spec in inputs)
+    if needed > nbytes:
+        raise ConfigError(
+            f"{name}: {bound} came, and one request has {needed} bytes: none would ever be admitted"
+        )
