@@ -16,7 +16,7 @@ import pytest
 import repertory
 from repertory.actors.bounds import CLOSE_BOUND
 from repertory.actors.flightbook import FlightBook
-from repertory.models.errors import DeadlineExceeded, DeviceHung, DeviceLost
+from repertory.models.errors import DeadlineExceeded, DeadlineUnreachable, DeviceHung, DeviceLost
 from repertory.models.program import Program
 from repertory.runtime.model import Model
 from repertory.runtime.runtime import Runtime, open_runtime
@@ -41,7 +41,7 @@ CALLERS = 1000
 
 @dataclass
 class Caller:
-    """One request and what became of it: answered, wrong, late, cancelled, or never asked.
+    """One request and what became of it: answered, wrong, late, refused, cancelled, or never asked.
 
     Attributes:
         start: when it asks, in seconds from the storm's beginning.
@@ -67,6 +67,8 @@ class Caller:
                 answer: Floats = await model.infer(image(self.number), timeout=self.timeout)
             except DeadlineExceeded:
                 self.end = "late"
+            except DeadlineUnreachable:
+                self.end = "refused"
             else:
                 right = answer.tobytes() == expected(self.net, image(self.number))[0].tobytes()
                 self.end = "answered" if right else "wrong"
@@ -130,18 +132,19 @@ async def test_a_storm_of_cancels_harms_nobody_else(
 
     for caller in callers:
         if caller.cancel is None:
-            assert caller.end == "answered" or (caller.end == "late" and caller.timeout is not None)
+            assert caller.end == "answered" or (caller.end in {"late", "refused"} and caller.timeout)
         else:
             assert caller.end in {"answered", "cancelled", "never asked"}
     ends = Counter(caller.end for caller in callers)
     assert ends["cancelled"] > CALLERS // 10
-    assert ends["late"]
+    assert ends["late"] + ends["refused"]
     books = statistics.models.values()
     assert all(map(reconciles, books))
     assert [(book.waiting, book.in_flight) for book in books] == [(0, 0)] * 3
     answered = sum(book.answered for book in books) - 3
     cancelled = sum(book.cancelled for book in books)
     assert sum(book.expired for book in books) == ends["late"]
+    assert sum(book.refused.get("deadline", 0) for book in books) == ends["refused"]
     # a cancel may come when the outcome is fixed already, or before the request was admitted
     assert 0 <= answered - ends["answered"] <= 5
     assert 0 <= ends["cancelled"] - cancelled <= 5

@@ -239,7 +239,7 @@ async def test_use_from_another_thread_is_refused() -> None:
 @pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
 async def test_a_native_cancel_does_not_tear_a_closing_runtime_apart(anyio_backend: object) -> None:
     """asyncio's own `Task.cancel` knows no shield; what is left must be closed all the same."""
-    threads = threading.active_count()
+    before = set(threading.enumerate())
     leaving = anyio.Event()
 
     async def app() -> None:
@@ -256,4 +256,6 @@ async def test_a_native_cancel_does_not_tear_a_closing_runtime_apart(anyio_backe
         assert task.cancel(), "it is closing, and waits for the frame that runs"
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert threading.active_count() <= threads
+    for thread in set(threading.enumerate()) - before:
+        thread.join(5)
+        assert not thread.is_alive(), "what the runtime began has ended"
