@@ -20,10 +20,10 @@ _Place: TypeAlias = tuple[float, float, float]  # when it could begin, a frame's
 class Admission:
     """Tells when a request could be answered at the soonest.
 
-    The estimate is what the device owes already, a swap where the model is not resident, the requests of
-    this model that go first and are not late themselves, and the request itself, on the group where that is
-    least. What other models ask for is not counted, for a policy may let them wait; nor is anything that is
-    not known. So what was never served could be answered at once, and a group that never served a model
+    The estimate is what the device owes already, what it is committed to before (see `Commitment`), a swap
+    where the model is not resident, the requests of this model that go first and are not late themselves,
+    and the request itself, on the group where that is least. What else other models ask for is not counted,
+    for a policy may let them wait; nor is anything that is not known. So what was never served could be answered at once, and a group that never served a model
     takes it to need no more than another one does.
 
     Args:
@@ -34,26 +34,28 @@ class Admission:
         self._places = places
         self._tried = -math.inf
 
-    def within(self, left: float, ahead: int, now: float) -> bool:
+    def within(self, left: float, ahead: int, now: float, priority: int) -> bool:
         """Whether one group alone could answer in so many seconds, if so many frames of the model go first.
 
         A quick look, which most requests pass.
         """
         for group, entry in self._places():
             if group.in_service and entry.service.samples:
-                begin = _begin(group, entry, now)
+                begin = _begin(group, entry, now, priority)
                 if begin + (ahead + 1) * entry.service.value + entry.transit.value <= left:
                     return True
         return False
 
-    def soonest(self, ahead: Iterable[float], now: float) -> tuple[float, int]:
+    def soonest(self, ahead: Iterable[float], now: float, priority: int) -> tuple[float, int]:
         """Return seconds until an answer, if frames with these deadlines go first, and how many are in time.
+
+        `priority` is that of the request.
 
         Those that are not cost nothing: they end unserved when their turn comes. All groups share the others,
         each from the moment at which the model could be resident there. 0 where nothing is known: nothing
         was served, or no group is in service, and one may be back at any time.
         """
-        places = self._known(now)
+        places = self._known(now, priority)
         served = 0
         if len(places) == 1:
             begin, service, transit = places[0]
@@ -72,6 +74,10 @@ class Admission:
                 served += 1
         return min(ends, default=0.0), served
 
+    def believes(self, now: float) -> bool:
+        """Whether anything that was learned of the model is not too old to be believed."""
+        return any(not entry.stale(now) for _, entry in self._places())
+
     def doubts(self, left: float, now: float) -> bool:
         """Whether a request that has so many seconds is to try again what was learned long ago.
 
@@ -89,33 +95,38 @@ class Admission:
         self._tried = now
         return True
 
-    def _known(self, now: float) -> list[_Place]:
+    def _known(self, now: float, priority: int) -> list[_Place]:
         """Return the groups in service, by what is known of the model: none where nothing is."""
         places = [place for place in self._places() if place[0].in_service]
         learned = [entry for _, entry in places if entry.service.samples]
         if not learned:
             return []
         if len(learned) == len(places):
-            return [_learned(group, entry, now) for group, entry in places]
+            return [_learned(group, entry, now, priority) for group, entry in places]
         like = min(learned, key=lambda entry: entry.service.value)
         return [
-            _learned(group, entry, now)
+            _learned(group, entry, now, priority)
             if entry.service.samples
-            else (_begin(group, entry, now), like.service.value, 0.0)
+            else (_begin(group, entry, now, priority), like.service.value, 0.0)
             for group, entry in places
         ]
 
 
-def _learned(group: GroupState, entry: Entry, now: float) -> _Place:
-    return _begin(group, entry, now), entry.service.value, entry.transit.value
+def _learned(group: GroupState, entry: Entry, now: float, priority: int) -> _Place:
+    return _begin(group, entry, now, priority), entry.service.value, entry.transit.value
 
 
-def _begin(group: GroupState, entry: Entry, now: float) -> float:
+def _begin(group: GroupState, entry: Entry, now: float, priority: int) -> float:
     """Return how soon a group could begin with the model."""
     begin = group.busy_for(now)
-    if entry.program.key in group.residents or group.binding is entry:
+    if group.binding is entry:
+        return begin
+    first, one_by_one = group.committed, group.bind_needs_idle or group.binding is not None
+    if first is not None and first.delays(entry.context, priority):
+        begin, one_by_one = max(begin, first.until - now), True
+    elif entry.program.key in group.residents:
         return begin
     if not entry.swap.samples and not group.swap.samples:
         return begin
     swap = group.swap_cost(entry)
-    return begin + swap if group.bind_needs_idle or group.binding is not None else max(begin, swap)
+    return begin + swap if one_by_one else max(begin, swap)

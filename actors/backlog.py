@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections import deque
-from itertools import islice
+from itertools import islice, takewhile
 from typing import final
 
 from repertory.transports.frame import Frame
@@ -95,6 +95,14 @@ class _Lane:
             plain.popleft()
         timed = [entry[2] for entry in self.timed if entry[2].outcome is None]
         return timed + list(islice((frame for frame in plain if frame.outcome is None), most))
+
+    def due(self, limit: float) -> list[Frame]:
+        """Return what waits with a deadline before a moment."""
+        return [
+            frame
+            for *_, frame in takewhile(lambda entry: entry[0] < limit, self.timed)
+            if frame.outcome is None
+        ]
 
     def sweep(self) -> None:
         self.timed = deque(entry for entry in self.timed if entry[2].outcome is None)
@@ -216,6 +224,11 @@ class Backlog:
             if due := lane.deadlines(most):
                 lanes.append((priority, due))
         return lanes
+
+    def due(self, priority: int, limit: float) -> list[Frame]:
+        """Return what waits of one priority with a deadline before a moment."""
+        lane = self._lanes.get(priority)
+        return [] if lane is None else lane.due(limit)
 
     def frames(self) -> list[Frame]:
         """Return what waits, in the order of taking."""

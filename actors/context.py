@@ -43,7 +43,7 @@ __all__ = [
 LATENCIES = 4096
 """Answers over which latency percentiles are taken: the most recent ones."""
 
-_TELLING = (Outcome.ANSWERED, Outcome.EXPIRED, Outcome.SUPERSEDED)
+_TELLING = (Outcome.ANSWERED, Outcome.EXPIRED, Outcome.SUPERSEDED, Outcome.WITHDRAWN)
 _KEPT_GAIN = 1 / 32
 
 
@@ -224,10 +224,10 @@ class ModelContext(Receiver[ContextOrder]):
             self._tell_ready(now)
 
     def _check_reachable(self, frame: Frame, left: float, now: float) -> None:
-        """Refuse a request that could not be answered in time, whatever is decided."""
-        if self.admission.within(left, self.state.waiting, now):
+        """Refuse a request that could not be answered in time, whatever is decided from now on."""
+        if self.admission.within(left, self.state.waiting, now, frame.priority):
             return
-        soonest, ahead = self.admission.soonest(self._backlog.before(frame), now)
+        soonest, ahead = self.admission.soonest(self._backlog.before(frame), now, frame.priority)
         if soonest > left + LENIENCE and (ahead or not self.admission.doubts(left, now)):
             self.refused["deadline"] += 1
             self._note(kept=False)
@@ -235,6 +235,20 @@ class ModelContext(Receiver[ContextOrder]):
                 f"{self.name}: an answer takes {soonest:.3g} s at least, with {ahead} requests ahead,"
                 f" and the deadline comes in {left:.3g} s"
             )
+
+    def review(self, now: float) -> None:
+        """A group is committed to another model: end what waits here and cannot be met any more.
+
+        Those stay whose caller ends them himself, by a scope's deadline alone.
+        """
+        for priority, (earliest, *_) in self._backlog.outline(1):
+            if earliest == math.inf or self.admission.within(earliest - now, 0, now, priority):
+                continue
+            soonest, _ = self.admission.soonest((), now, priority)
+            if self.admission.believes(now):
+                for frame in self._backlog.due(priority, now + soonest - LENIENCE):
+                    if frame.bucket is not None:
+                        self._withdraw(frame, soonest, now)
 
     def _places(self) -> Iterator[tuple[GroupState, Entry]]:
         for server in self._servers:
@@ -370,7 +384,7 @@ class ModelContext(Receiver[ContextOrder]):
     def take(self, now: float, service: float = 0.0) -> Frame | None:
         """Hand the most urgent frame to a group that starts it now and needs so many seconds for it.
 
-        What would be late costs no device time: it ends in DeadlineExceeded at once.
+        What would be late costs no device time: it ends at once.
         """
         state = self.state
         while (frame := self._backlog.pop()) is not None:
@@ -387,7 +401,10 @@ class ModelContext(Receiver[ContextOrder]):
                     self.longest_wait = now - state.hungry_since
                 state.hungry_since = now if state.waiting else math.inf
                 return frame
-            self.expire(frame)
+            if frame.bucket is not None and now < frame.deadline:
+                self._withdraw(frame, service, now)
+            else:
+                self.expire(frame)
         return None
 
     def undo(self, frame: Frame) -> bool:
@@ -460,6 +477,14 @@ class ModelContext(Receiver[ContextOrder]):
         late = DeadlineExceeded(f"{self.name}: no answer by the deadline")
         if frame.settle(Outcome.EXPIRED, error=late):
             self._abandon(frame)
+
+    def _withdraw(self, frame: Frame, soonest: float, now: float) -> None:
+        """A frame that has not been started cannot be answered in time any more."""
+        left = frame.deadline - now
+        late = DeadlineUnreachable(
+            f"{self.name}: an answer takes {soonest:.3g} s at least, and the deadline comes in {left:.3g} s"
+        )
+        frame.settle(Outcome.WITHDRAWN, error=late)
 
     def _abandon(self, frame: Frame) -> None:
         if frame.started is not None:

@@ -30,6 +30,7 @@ __all__ = [
     "SPARE",
     "SWAP_PRIOR",
     "Bind",
+    "Commitment",
     "ContextState",
     "Decision",
     "Entry",
@@ -117,6 +118,29 @@ class ContextState:
     flying: int = 0
     max_in_flight: int = sys.maxsize
     watchers: dict[Callable[[float], None], None] = field(default_factory=dict[Callable[[float], None], None])
+
+
+@final
+class Commitment(msgspec.Struct, frozen=True):
+    """Whom a group serves before anybody else, by its last decision.
+
+    Attributes:
+        context: whose frames.
+        priority: of what is taken next of them.
+        since: when that was decided.
+        until: when those that waited then are done.
+    """
+
+    context: ContextState
+    priority: int
+    since: float
+    until: float
+
+    def delays(self, context: ContextState, priority: int) -> bool:
+        """Whether frames of that priority come after it: what waited already was decided against."""
+        if context is self.context or priority > self.priority:
+            return False
+        return context.waiting > 0 and context.ready_since <= self.since
 
 
 @final
@@ -213,6 +237,7 @@ class GroupState:
         swap: seconds a bind takes here, whatever is bound.
         load: how busy it was of late.
         plan: what the last decision foresaw.
+        committed: whom it serves first by that, where one program is resident at most.
         peers: all groups of the runtime, this one included, in the order given.
     """
 
@@ -237,6 +262,7 @@ class GroupState:
     swap: Estimate = field(default_factory=Estimate)
     load: Load = field(default_factory=Load)
     plan: tuple[Step, ...] = ()
+    committed: Commitment | None = None
     peers: list[GroupState] = field(default_factory=list["GroupState"])
 
     def busy_for(self, now: float) -> float:

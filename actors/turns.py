@@ -8,6 +8,7 @@ from typing import Final, final
 from repertory.transports.device import Device
 from repertory.transports.frame import Frame
 
+from .commitment import commitment
 from .flightbook import FlightBook
 from .grants import Grants
 from .policy import Bind, Decision, Grant, GroupState, Policy, Wait
@@ -71,7 +72,7 @@ class Turns:
         """All grants are in question again."""
         if self.grants.all:
             self.grants.withdraw()
-        self.due = self._wait = None
+        self.due = self._wait = self._state.committed = None
         self._asking = True
 
     def advance(self, now: float) -> Bind | Wait | None:
@@ -121,6 +122,7 @@ class Turns:
         decision = self._policy.decide(self._state, now)
         self._decided(decision, now)
         self._state.plan = decision.plan
+        self._commit(decision, now)
         self.due = self._wait = None
         if isinstance(decision, Grant):
             more = self.grants.open(decision, now)
@@ -135,6 +137,16 @@ class Turns:
             self._blocked = self._flight.blocks(decision.evict)
         self._asking = False
         return decision
+
+    def _commit(self, decision: Decision, now: float) -> None:
+        """Tell those who wait behind what was decided: some of their requests may not be met any more."""
+        state = self._state
+        state.committed = committed = commitment(decision, state, now)
+        if committed is None:
+            return
+        for entry in state.entries:
+            if entry.context.waiting and entry.context is not committed.context:
+                self._tenants.by_entry[entry].context.review(now)
 
     def _goes_on(self, grant: Grant, now: float) -> bool:
         """Start frames of a grant; False when it has ended, True when only the windows are full.

@@ -172,7 +172,9 @@ class Run:
 
 def accounted(books: ModelStatistics) -> bool:
     """Whether every admitted request has exactly one outcome, or is under way."""
-    ended = books.answered + books.failed + books.expired + books.cancelled + books.superseded
+    ended = (
+        books.answered + books.failed + books.expired + books.cancelled + books.superseded + books.withdrawn
+    )
     return books.admitted == ended + books.waiting + books.in_flight
 
 
@@ -186,7 +188,7 @@ def reconcile(run: Run) -> None:
         assert books.answered == ends["on time"] + ends["late"], (name, books, ends)
         assert books.expired == ends["DeadlineExceeded"], (name, books, ends)
         assert books.superseded == ends["Superseded"], (name, books, ends)
-        refused = ends["DeadlineUnreachable"] + ends["QueueFull"]
+        refused = ends["DeadlineUnreachable"] + ends["QueueFull"] - books.withdrawn
         assert sum(books.refused.values()) == refused, (name, books, ends)
         assert books.admitted + refused == ends.total(), (name, books, ends)
     answered = sum(books.answered for books in run.statistics.models.values())

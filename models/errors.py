@@ -76,7 +76,7 @@ class Superseded(RepertoryError):
 
 @final
 class DeadlineUnreachable(RepertoryError):
-    """Nobody is at fault: at admission the deadline had passed or could not be met any more."""
+    """Nobody is at fault: the deadline could not be met any more, at admission or while the request waited."""
 
 
 @final

@@ -28,6 +28,7 @@ from repertory.transports.loop import Loop
 __all__ = ["Model"]
 
 _REAL = (int, float, np.integer, np.floating)
+_LATE = (Outcome.EXPIRED, Outcome.WITHDRAWN)
 _MOMENT = 0.1  # seconds; a scope whose deadline has passed is cancelled in the event loop's next steps
 
 
@@ -95,7 +96,8 @@ class Model:
             QueueFull: the model's queue is full (`overflow="refuse"`), or no place became free by the
                 request's own deadline (`overflow="wait"`), or too much waits in all models together.
             Superseded: a newer frame took this one's place (`overflow="drop_oldest"`).
-            DeadlineUnreachable: the deadline cannot be met, or has passed; nothing was queued.
+            DeadlineUnreachable: the deadline has passed or cannot be met: told at once, or while the request
+                waits, as soon as that is known; nothing was computed.
             DeadlineExceeded: the deadline passed in the queue or on the device.
             ModelClosed, RuntimeClosed: it was unloaded, or the runtime closed.
             DeviceError: the device failed on this frame, or is out of service for good.
@@ -156,7 +158,7 @@ class Model:
 
     async def _raise_end(self, frame: Frame, own: float) -> None:
         """Raise what a request ended in."""
-        if frame.outcome is Outcome.EXPIRED and frame.deadline < own:
+        if frame.outcome in _LATE and frame.deadline < own:
             await self._leave_to_the_caller(frame)
         assert frame.error is not None, "every outcome but an answer has its error"
         raise frame.error

@@ -32,6 +32,7 @@ def model_statistics(
         expired=outcomes[Outcome.EXPIRED],
         cancelled=outcomes[Outcome.CANCELLED],
         superseded=outcomes[Outcome.SUPERSEDED],
+        withdrawn=outcomes[Outcome.WITHDRAWN],
         waiting=context.state.waiting,
         in_flight=context.in_flight,
         refused={why: count for why, count in context.refused.items() if count},

@@ -13,7 +13,8 @@ __all__ = ["Decided", "Event", "GroupStatistics", "ModelStatistics", "Statistics
 class ModelStatistics(msgspec.Struct, frozen=True):
     """One model since it was loaded.
 
-    At any moment admitted == answered + failed + expired + cancelled + superseded + waiting + in_flight, and
+    At any moment admitted == answered + failed + expired + cancelled + superseded + withdrawn + waiting +
+    in_flight, and
     offered == admitted + queueing + what was refused.
 
     Attributes:
@@ -25,6 +26,8 @@ class ModelStatistics(msgspec.Struct, frozen=True):
         expired: those whose deadline passed first.
         cancelled: those whose caller gave up first.
         superseded: those that a newer frame replaced.
+        withdrawn: those that waited, and whose caller was told before their deadline that it could not be
+            met any more.
         waiting: those in the queue.
         in_flight: those that a device has started.
         refused: requests that were never accepted, by reason: invalid; full, a queue; deadline, which had
@@ -49,6 +52,7 @@ class ModelStatistics(msgspec.Struct, frozen=True):
     expired: int
     cancelled: int
     superseded: int
+    withdrawn: int
     waiting: int
     in_flight: int
     refused: dict[str, int]

@@ -25,6 +25,7 @@ class Outcome(IntEnum):
     EXPIRED = auto()
     CANCELLED = auto()
     SUPERSEDED = auto()
+    WITHDRAWN = auto()
 
 
 class Fate(Enum):

@@ -25,6 +25,7 @@ _HEAD = (
     "Jain",
     "refused",
     "late",
+    "withdrawn",
     "expired",
     "wait",
     "decide",
@@ -119,6 +120,7 @@ def _row(report: Report) -> tuple[str, ...]:
         f"{report.jain:.3f}",
         f"{report.rejected:.0f}",
         f"{report.late + report.unanswered:.0f}",
+        f"{report.withdrawn:.0f}",
         f"{report.expired:.0f}",
         f"{max(report.longest_wait.values()):.3f}",
         f"{report.decision_seconds * 1e6:.1f}",
@@ -151,6 +153,7 @@ def _lost(report: Report) -> str:
         "refused for their deadline": report.rejected_unreachable,
         "expired": report.expired,
         "superseded": report.superseded,
+        "withdrawn before their deadline": report.withdrawn,
         "failed": report.failed,
         "never answered": report.unanswered,
     }

@@ -191,7 +191,7 @@ def statistics_text(statistics: Statistics) -> Iterator[str]:
 
 
 def _refused(model: ModelStatistics) -> int:
-    return sum(model.refused.values()) + model.superseded
+    return sum(model.refused.values()) + model.superseded + model.withdrawn
 
 
 def _ms(seconds: float | None) -> str:

@@ -41,6 +41,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         rejected_unreachable: among them, those whose deadline could not be met.
         expired: those admitted and ended by their deadline.
         superseded: those admitted and replaced by a newer one.
+        withdrawn: those admitted and ended before their deadline, which could not be met any more.
         failed: those ended by an error.
         unanswered: those given up at the end of the plan.
         on_time_per_second: of the load's seconds.
@@ -77,6 +78,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     rejected_unreachable: float
     expired: float
     superseded: float
+    withdrawn: float
     failed: float
     unanswered: float
     on_time_per_second: float
@@ -137,6 +139,7 @@ def report(
         rejected_unreachable=fates[Fate.UNREACHABLE],
         expired=fates[Fate.EXPIRED],
         superseded=fates[Fate.SUPERSEDED],
+        withdrawn=fates[Fate.WITHDRAWN],
         failed=fates[Fate.FAILED],
         unanswered=fates[Fate.UNANSWERED],
         on_time_per_second=fates[Fate.ON_TIME] / trace.seconds,

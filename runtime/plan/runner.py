@@ -165,6 +165,8 @@ class _Play:
             fate = Fate.ON_TIME if anyio.current_time() <= until + LENIENCE else Fate.LATE
         except RepertoryError as error:
             fate = _FATES.get(type(error), Fate.FAILED)
+            if fate is Fate.UNREACHABLE and anyio.current_time() > arrival:
+                fate = Fate.WITHDRAWN
         finally:
             start, end = self.start, anyio.current_time()
             self.requests.append(Request(index, arrival - start, until - start, end - start, fate))

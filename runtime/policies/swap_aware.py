@@ -17,7 +17,10 @@ from .standing import best_placed, held_by_others
 from .turns import INSTANT, due_turn
 from .weighing import Outlook, weigh
 
-__all__ = ["BESIDE", "SCARCE", "SHORT", "SwapAware"]
+__all__ = ["BESIDE", "KEPT", "SCARCE", "SHORT", "SwapAware"]
+
+KEPT: Final = 0.9
+"""The share of a model's requests that were in time lately; where it is lower, one looks ahead."""
 
 SCARCE: Final = 0.1
 """Frames that a swap costs where device time is scarce: then models are bound ahead of foreseen frames."""
@@ -166,7 +169,7 @@ def _goes_on(scene: Scene) -> Decision | None:
 
 def _easy(scene: Scene) -> Decision | None:
     """Decide where it is plain that nobody loses by it."""
-    line = in_order(scene)
+    line = None if _is_losing(scene) else in_order(scene)
     if line is not None:
         if not scene.here:
             first = line.first.entry
@@ -175,9 +178,14 @@ def _easy(scene: Scene) -> Decision | None:
         if frames:
             why = "all that wait will be in time, with {:.3f} s to spare"
             return _grant(scene.here[0], frames, why, line.slack, until=scene.due_at)
-    elif scene.here and not foreseen(scene):
+    elif scene.here and not scene.here[0].context.rhythm.period and not foreseen(scene):
         return _undisturbed(scene, scene.here[0])
     return None
+
+
+def _is_losing(scene: Scene) -> bool:
+    """Whether requests were lost lately: then it is not plain at all that nobody will lose."""
+    return any(asker.context.kept < KEPT for asker in (*scene.here, *scene.away))
 
 
 def _undisturbed(scene: Scene, resident: Asker) -> Decision | None:

@@ -88,6 +88,7 @@ def reconciles(statistics: ModelStatistics) -> bool:
         + statistics.expired
         + statistics.cancelled
         + statistics.superseded
+        + statistics.withdrawn
     )
     return statistics.admitted == settled + outstanding(statistics)
 
