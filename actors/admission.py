@@ -13,7 +13,7 @@ __all__ = ["LENIENCE", "Admission"]
 LENIENCE: Final = 1e-6
 """Seconds by which an answer may be foreseen to be late, and its frame is started all the same."""
 
-_Place: TypeAlias = tuple[float, float, float]  # when it could begin, a frame's service, and its transit
+_Home: TypeAlias = tuple[float, float, float]  # when it could begin, a frame's service, and its transit
 
 
 @final
@@ -23,15 +23,15 @@ class Admission:
     The estimate is what the device owes already, what it is committed to before (see `Commitment`), a swap
     where the model is not resident, the requests of this model that go first and are not late themselves,
     and the request itself, on the group where that is least. What else other models ask for is not counted,
-    for a policy may let them wait; nor is anything that is not known. So what was never served could be answered at once, and a group that never served a model
-    takes it to need no more than another one does.
+    for a policy may let them wait; nor is anything that is not known. So what was never served could be
+    answered at once, and a group that never served a model takes it to need no more than another one does.
 
     Args:
-        places: where the model is served: each group with what it knows of the model.
+        homes: where the model is served: each group with what it knows of the model.
     """
 
-    def __init__(self, places: Callable[[], Iterable[tuple[GroupState, Entry]]]) -> None:
-        self._places = places
+    def __init__(self, homes: Callable[[], Iterable[tuple[GroupState, Entry]]]) -> None:
+        self._homes = homes
         self._tried = -math.inf
 
     def within(self, left: float, ahead: int, now: float, priority: int) -> bool:
@@ -39,7 +39,7 @@ class Admission:
 
         A quick look, which most requests pass.
         """
-        for group, entry in self._places():
+        for group, entry in self._homes():
             if group.in_service and entry.service.samples:
                 begin = _begin(group, entry, now, priority)
                 if begin + (ahead + 1) * entry.service.value + entry.transit.value <= left:
@@ -55,28 +55,28 @@ class Admission:
         each from the moment at which the model could be resident there. 0 where nothing is known: nothing
         was served, or no group is in service, and one may be back at any time.
         """
-        places = self._known(now, priority)
+        homes = self._known(now, priority)
         served = 0
-        if len(places) == 1:
-            begin, service, transit = places[0]
+        if len(homes) == 1:
+            begin, service, transit = homes[0]
             end = begin + service + transit
             for deadline in ahead:
                 if now + end <= deadline + LENIENCE:
                     end += service
                     served += 1
             return end, served
-        ends = [begin + service + transit for begin, service, transit in places]
+        ends = [begin + service + transit for begin, service, transit in homes]
         for deadline in ahead if ends else ():
             end = min(ends)
             if now + end <= deadline + LENIENCE:
                 best = ends.index(end)
-                ends[best] = end + places[best][1]
+                ends[best] = end + homes[best][1]
                 served += 1
         return min(ends, default=0.0), served
 
     def believes(self, now: float) -> bool:
         """Whether anything that was learned of the model is not too old to be believed."""
-        return any(not entry.stale(now) for _, entry in self._places())
+        return any(not entry.stale(now) for _, entry in self._homes())
 
     def doubts(self, left: float, now: float) -> bool:
         """Whether a request that has so many seconds is to try again what was learned long ago.
@@ -85,7 +85,7 @@ class Admission:
         more at once, it says no: one request is enough.
         """
         cost = math.inf
-        for _, entry in self._places():
+        for _, entry in self._homes():
             if not entry.stale(now):
                 return False
             if entry.service.samples:
@@ -95,24 +95,24 @@ class Admission:
         self._tried = now
         return True
 
-    def _known(self, now: float, priority: int) -> list[_Place]:
+    def _known(self, now: float, priority: int) -> list[_Home]:
         """Return the groups in service, by what is known of the model: none where nothing is."""
-        places = [place for place in self._places() if place[0].in_service]
-        learned = [entry for _, entry in places if entry.service.samples]
+        homes = [place for place in self._homes() if place[0].in_service]
+        learned = [entry for _, entry in homes if entry.service.samples]
         if not learned:
             return []
-        if len(learned) == len(places):
-            return [_learned(group, entry, now, priority) for group, entry in places]
+        if len(learned) == len(homes):
+            return [_learned(group, entry, now, priority) for group, entry in homes]
         like = min(learned, key=lambda entry: entry.service.value)
         return [
             _learned(group, entry, now, priority)
             if entry.service.samples
             else (_begin(group, entry, now, priority), like.service.value, 0.0)
-            for group, entry in places
+            for group, entry in homes
         ]
 
 
-def _learned(group: GroupState, entry: Entry, now: float, priority: int) -> _Place:
+def _learned(group: GroupState, entry: Entry, now: float, priority: int) -> _Home:
     return _begin(group, entry, now, priority), entry.service.value, entry.transit.value
 
 

@@ -26,6 +26,7 @@ from .admission import LENIENCE, Admission
 from .backlog import Backlog
 from .intake import Intake
 from .limits import LimitChanges, Limits, Overflow
+from .places import Places
 from .policy import ContextState, Entry, GroupState
 
 __all__ = [
@@ -110,6 +111,7 @@ class ModelContext(Receiver[ContextOrder]):
         latencies: seconds from admission to answer, the most recent ones.
         refusal: makes the error for whatever is offered, once admission has ended.
         admission: tells when a request could be answered at the soonest.
+        places: in its queue.
 
     Args:
         intake: what waits in all models together; None where nothing bounds that.
@@ -142,10 +144,10 @@ class ModelContext(Receiver[ContextOrder]):
         self.state.outline = self._backlog.outline
         self.state.glance = self._backlog.glance
         self.state.arrivals = self._backlog.arrivals
+        self.places = Places(name, self._backlog, intake, loop, limits)
         self._use(limits)
-        self.admission = Admission(self._places)
+        self.admission = Admission(self._homes)
         self._servers: list[Server] = []
-        self._queuers: deque[Slot] = deque()
         self._idle: list[Slot] = []
         self._ended = False
 
@@ -153,7 +155,7 @@ class ModelContext(Receiver[ContextOrder]):
         match message:
             case Retune(limits, changes):
                 self._use((limits or self.limits).changed(changes))
-                self._next_queuer()
+                self.places.move_up()
                 self.look_again()
             case Drain(refusal):
                 self.close(refusal, drain=True)
@@ -168,7 +170,7 @@ class ModelContext(Receiver[ContextOrder]):
         limits.check_request(self.name, self.network.inputs)
         if self._intake is not None:
             self._intake.check_request(self.name, self.network.inputs)
-        self.limits = limits
+        self.limits = self.places.limits = limits
         state = self.state
         state.priority, state.weight, state.max_wait = limits.priority, limits.weight, limits.max_wait
         state.max_in_flight = sys.maxsize if limits.max_in_flight is None else limits.max_in_flight
@@ -250,7 +252,7 @@ class ModelContext(Receiver[ContextOrder]):
                     if frame.bucket is not None:
                         self._withdraw(frame, soonest, now)
 
-    def _places(self) -> Iterator[tuple[GroupState, Entry]]:
+    def _homes(self) -> Iterator[tuple[GroupState, Entry]]:
         for server in self._servers:
             entry = server.state.by_context.get(self.state)
             if entry is not None:
@@ -283,7 +285,7 @@ class ModelContext(Receiver[ContextOrder]):
         if group.plan and group.plan[0].context is not self.state:
             return False
         service = entry.service.value
-        for _, there in self._places():
+        for _, there in self._homes():
             if there.service.value < service:
                 return False
         end = now + group.busy_for(now) + service + entry.transit.value
@@ -295,76 +297,13 @@ class ModelContext(Receiver[ContextOrder]):
         self.refused["closed"] += 1
         return self.refusal()
 
-    def full(self, nbytes: int) -> bool:
-        """Whether one more frame of that many bytes would not be admitted now."""
-        return self._full(nbytes) or (self._intake is not None and self._intake.full(nbytes))
-
-    def _full(self, nbytes: int) -> bool:
-        """Whether it would not be by the bounds of this model."""
-        count, held = self._backlog.count, self._backlog.nbytes
-        return count >= self.limits.queue or held + nbytes > self.limits.queue_bytes
-
-    @property
-    def queueing(self) -> int:
-        """Callers that wait for a place."""
-        return len(self._queuers)
-
-    async def room(self, nbytes: int) -> None:
-        """Wait until a frame of that many bytes would be admitted; first come, first served.
-
-        Whoever returns offers in the same step: the next in line is woken, and looks again, only after it.
-        A frame that these bounds never admit does not wait.
-        """
-        queuers = self._queuers
-        slot = self._loop.slot()
-        queuers.append(slot)
-        if self._intake is not None and len(queuers) == 1:
-            self._intake.line_up(self._next_queuer)
-        try:
-            while self.refusal is None and (queuers[0] is not slot or self._may_fit_later(nbytes)):
-                await slot
-                if queuers[0] is slot:
-                    slot = queuers[0] = self._loop.slot()
-        finally:
-            queuers.remove(slot)
-            self._next_queuer()
-            if self._intake is not None:
-                self._intake.leave(self._next_queuer)
-                if queuers:
-                    self._intake.line_up(self._next_queuer)
-
-    def _may_fit_later(self, nbytes: int) -> bool:
-        return self.full(nbytes) and not self._too_large(nbytes)
-
-    def _too_large(self, nbytes: int) -> bool:
-        """Whether no bound would ever let a frame of so many bytes wait."""
-        return nbytes > self.limits.queue_bytes or (
-            self._intake is not None and nbytes > self._intake.queue_bytes
-        )
-
     def _make_room(self, nbytes: int) -> None:
         """Drop the oldest of this model's own frames, none of another's, or refuse and drop none."""
-        if self.limits.overflow is not Overflow.DROP_OLDEST or not self._can_make_room(nbytes):
+        if self.limits.overflow is not Overflow.DROP_OLDEST or self.places.full_without_own(nbytes):
             self.refused["full"] += 1
-            raise QueueFull(self._full_told(nbytes))
-        while self.full(nbytes) and (oldest := self._backlog.oldest()) is not None:
+            raise QueueFull(self.places.told(nbytes))
+        while self.places.full(nbytes) and (oldest := self._backlog.oldest()) is not None:
             oldest.settle(Outcome.SUPERSEDED, error=Superseded(f"{self.name}: a newer frame took its place"))
-
-    def _can_make_room(self, nbytes: int) -> bool:
-        own, intake = self._backlog, self._intake
-        enough = intake is None or not intake.full_without(own.count, own.nbytes, nbytes)
-        return enough and nbytes <= self.limits.queue_bytes
-
-    def _full_told(self, nbytes: int) -> str:
-        """Say which bound is reached."""
-        intake, own, limits = self._intake, self._backlog, self.limits
-        if intake is None or self._full(nbytes):
-            waiting = f"{own.count} frames wait, {own.nbytes} bytes"
-            bounds = f"the bounds are {limits.queue} and {limits.queue_bytes}"
-        else:
-            waiting = f"{intake.count} frames of all models wait, {intake.nbytes} bytes"
-            bounds = f"the bounds of the runtime are {intake.queue} and {intake.queue_bytes}"
-        return f"{self.name}: {waiting} in all; one of {nbytes} bytes came; {bounds}"
 
     # -- service -----------------------------------------------------------------------------------
 
@@ -392,8 +331,8 @@ class ModelContext(Receiver[ContextOrder]):
             self.in_flight += 1
             frame.started = now
             frame.attempts += 1
-            if self._queuers:
-                self._next_queuer()
+            if self.places:
+                self.places.move_up()
             if state.watchers and not state.waiting:
                 self._tell_empty(now)
             if now < frame.deadline >= now + service - LENIENCE:
@@ -451,8 +390,8 @@ class ModelContext(Receiver[ContextOrder]):
             frame.inputs = ()
             if self.state.watchers and not self.state.waiting:
                 self._tell_empty(self._loop.now())
-            if self._queuers:
-                self._next_queuer()
+            if self.places:
+                self.places.move_up()
         else:
             self.in_flight -= 1
             if outcome is Outcome.ANSWERED:
@@ -500,8 +439,7 @@ class ModelContext(Receiver[ContextOrder]):
         """End admission, and, unless they may drain, the frames that wait."""
         if self.refusal is None:
             self.refusal = refusal
-        for slot in self._queuers:
-            self._loop.fill(slot)
+        self.places.close()
         if not drain:
             self._ended = True
             for frame in self._backlog.frames():
@@ -518,7 +456,3 @@ class ModelContext(Receiver[ContextOrder]):
         idle, self._idle = self._idle, []
         for slot in idle:
             self._loop.fill(slot)
-
-    def _next_queuer(self) -> None:
-        if self._queuers:
-            self._loop.fill(self._queuers[0])

@@ -1,8 +1,10 @@
-"""Whether requests are refused that could have been met, and admitted that expire: loads around capacity.
+"""Whether requests are turned away that could have been met, and kept that expire: loads around capacity.
 
-Each load is played three times in virtual time: as it is; with every verdict noted and none acted on; and
-with one refused request in twenty let in all the same, at random. Of those that a verdict was against, in
-the second and in the third run, it tells the share that was answered in time.
+A verdict against a request comes at its offer (it is refused), or while it waits, when a group commits
+itself to other models (it is withdrawn). Each load is played three times in virtual time: as it is; with
+every verdict noted and none acted on; and with one request in twenty spared all verdicts, at random. Of
+those that a verdict was against, in the second and in the third run, it tells the share that was answered
+in time.
 
     python benchmarks/admission.py --seconds 60 --seeds 1-5
 """
@@ -10,11 +12,14 @@ the second and in the third run, it tells the share that was answered in time.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from random import Random
+from statistics import mean, median
 from unittest.mock import patch
 
 import msgspec
@@ -32,7 +37,7 @@ from repertory.transports.frame import Frame, Outcome
 OF_CAPACITY = (0.8, 1.0, 1.5)
 
 SPARED = 0.05
-"""Share of the refused requests that the third run lets in."""
+"""Share of the requests on whose verdicts the third run does not act."""
 
 
 class Family(msgspec.Struct, frozen=True):
@@ -57,12 +62,14 @@ class Told(msgspec.Struct, frozen=True):
     Attributes:
         arrivals: requests in all.
         refused: refused for their deadline at the offer.
-        expired: admitted and not answered in time.
+        withdrawn: told while they waited.
+        left: seconds that those had left to their deadline, the median, as a share of the whole time.
+        expired: admitted, not withdrawn, and not answered in time.
         goodput: answered in time, of all.
         goodput_off: the same with no verdict acted on.
         noted: verdicts against a request, where none was acted on.
         noted_met: of them, answered in time.
-        spared: requests that were let in, where nearly all verdicts were acted on.
+        spared: requests on whose verdict nobody acted, where nearly all others were acted on.
         spared_met: of them, answered in time.
     """
 
@@ -71,6 +78,8 @@ class Told(msgspec.Struct, frozen=True):
     seed: int
     arrivals: int
     refused: int
+    withdrawn: int
+    left: float
     expired: int
     goodput: float
     goodput_off: float
@@ -124,23 +133,32 @@ def trace_of(name: str, share: float, seed: int, seconds: float) -> Trace:
 
 
 def played(trace: Trace, policy: str, spared: float) -> tuple[Played, list[Frame]]:
-    """Play a load; return also the requests that were let in against the verdict, in that share of cases."""
-    chance, let_in = Random(trace.seed), list[Frame]()
-    check = vars(ModelContext)["_check_reachable"]
+    """Play a load; return also the requests that were spared a verdict, in that share of cases."""
+    chance, judged = Random(trace.seed), dict[Frame, bool]()
+    check, withdraw = vars(ModelContext)["_check_reachable"], vars(ModelContext)["_withdraw"]
 
-    def noting(context: ModelContext, frame: Frame, left: float, now: float) -> None:
+    def spare(frame: Frame) -> bool:
+        return judged.setdefault(frame, chance.random() < spared)
+
+    def checking(context: ModelContext, frame: Frame, left: float, now: float) -> None:
         kept = context.state.kept
         try:
             check(context, frame, left, now)
         except DeadlineUnreachable:
-            if chance.random() >= spared:
+            if not spare(frame):
                 raise
             context.state.kept = kept
             context.refused["deadline"] -= 1
-            let_in.append(frame)
 
-    with patch.object(ModelContext, "_check_reachable", noting):
-        return plan_trace(trace, policy_named(policy)), let_in
+    def withdrawing(context: ModelContext, frame: Frame, soonest: float, now: float) -> None:
+        if frame.started is not None or not spare(frame):  # what is taken from the queue has to end
+            withdraw(context, frame, soonest, now)
+
+    with (
+        patch.object(ModelContext, "_check_reachable", checking),
+        patch.object(ModelContext, "_withdraw", withdrawing),
+    ):
+        return plan_trace(trace, policy_named(policy)), [frame for frame, free in judged.items() if free]
 
 
 def goodput(result: Played) -> float:
@@ -159,15 +177,21 @@ def told(name: str, share: float, seed: int, seconds: float, policy: str) -> Tol
     acted, _ = played(trace, policy, 0.0)
     off, noted = played(trace, policy, 1.0)
     _, spared = played(trace, policy, SPARED)
-    fates = [request.fate for request in acted.requests]
-    refused = fates.count(Fate.UNREACHABLE)
+    fates = Counter(request.fate for request in acted.requests)
+    left = [
+        (request.deadline - request.end) / (request.deadline - request.arrival)
+        for request in acted.requests
+        if request.fate is Fate.WITHDRAWN
+    ]
     return Told(
         load=name,
         share=share,
         seed=seed,
-        arrivals=len(fates),
-        refused=refused,
-        expired=len(fates) - refused - fates.count(Fate.ON_TIME),
+        arrivals=len(acted.requests),
+        refused=fates[Fate.UNREACHABLE],
+        withdrawn=fates[Fate.WITHDRAWN],
+        left=median(left) if left else math.nan,
+        expired=fates[Fate.EXPIRED] + fates[Fate.LATE],
         goodput=goodput(acted),
         goodput_off=goodput(off),
         noted=len(noted),
@@ -180,14 +204,16 @@ def told(name: str, share: float, seed: int, seconds: float, policy: str) -> Tol
 def row(load: str, share: float, rows: Sequence[Told]) -> str:
     """Put the runs of one load together, over all seeds."""
     arrivals, refused = sum(each.arrivals for each in rows), sum(each.refused for each in rows)
-    expired = sum(each.expired for each in rows)
+    withdrawn = [each for each in rows if each.withdrawn]
     cells = (
         f"{100 * refused / arrivals:8.2f}",
-        _percent(expired, arrivals - refused),
+        f"{100 * sum(each.withdrawn for each in rows) / arrivals:9.2f}",
+        f"{100 * mean(each.left for each in withdrawn):8.0f}" if withdrawn else f"{'-':>8}",
+        _percent(sum(each.expired for each in rows), arrivals - refused),
         _percent(sum(each.noted_met for each in rows), sum(each.noted for each in rows)),
         _percent(sum(each.spared_met for each in rows), sum(each.spared for each in rows)),
-        f"{100 * sum(each.goodput for each in rows) / len(rows):8.2f}",
-        f"{100 * sum(each.goodput_off for each in rows) / len(rows):8.2f}",
+        f"{100 * mean(each.goodput for each in rows):8.2f}",
+        f"{100 * mean(each.goodput_off for each in rows):8.2f}",
     )
     return f"{load:<12} {share:4.1f} {arrivals:8} " + " ".join(cells)
 
@@ -225,9 +251,11 @@ def main() -> int:
     given = options.parse_args()
     found: dict[tuple[str, float], list[Told]] = {}
     if not given.json:
-        print("In percent: refused of arrivals; expired of admitted; of those refused, what was answered in")
-        print("time where no verdict is acted on (noted), and where one in 20 is let in (spared); goodput.")
-        print(f"{'load':<12}     {'arrivals':>9}  refused  expired    noted   spared  goodput      off")
+        print("In percent: refused and withdrawn, of arrivals; the time that was left to the deadline when")
+        print("a request was withdrawn, of all it had (median); expired, of admitted; of the verdicts, what")
+        print("was answered in time where none is acted on (noted), and of those spared; goodput.")
+        heads = "  refused withdrawn     left  expired    noted   spared  goodput      off"
+        print(f"{'load':<12}     {'arrivals':>9}{heads}")
     for each in all_of(given.loads, given.seeds, given.seconds, given.policy, given.processes):
         if given.json:
             print(msgspec.json.encode(each).decode(), flush=True)

@@ -206,7 +206,7 @@ class Model:
         """Wait, where the queue is full; what is not admitted by its own deadline is refused."""
         try:
             with anyio.move_on_at(own) as scope:
-                await self._context.room(nbytes)
+                await self._context.places.room(nbytes)
         except BaseException:
             self._context.refused["cancelled"] += 1
             raise

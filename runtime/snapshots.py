@@ -24,8 +24,8 @@ def model_statistics(
     p50, p99, p999 = _percentiles(context)
     outcomes = context.outcomes
     return ModelStatistics(
-        offered=context.admitted + context.queueing + context.refused.total(),
-        queueing=context.queueing,
+        offered=context.admitted + len(context.places) + context.refused.total(),
+        queueing=len(context.places),
         admitted=context.admitted,
         answered=outcomes[Outcome.ANSWERED],
         failed=outcomes[Outcome.FAILED],

@@ -44,11 +44,11 @@ def _place(
 def _soonest(*places: tuple[GroupState, Entry], ahead: int = 0) -> float:
     """Return the estimate, with so many frames ahead that can all be met."""
     admission = Admission(lambda: places)
-    soonest, served = admission.soonest([math.inf] * ahead, NOW)
+    soonest, served = admission.soonest([math.inf] * ahead, NOW, 0)
     assert served == (ahead if soonest else 0)
-    assert not admission.within(soonest - 1e-9, ahead, NOW), "the quick look is no laxer"
+    assert not admission.within(soonest - 1e-9, ahead, NOW, 0), "the quick look is no laxer"
     if len(places) == 1 and soonest:
-        assert admission.within(soonest + 1e-9, ahead, NOW)
+        assert admission.within(soonest + 1e-9, ahead, NOW, 0)
     return soonest
 
 
@@ -95,7 +95,7 @@ def test_nothing_is_held_against_a_request_that_is_not_known() -> None:
 def test_frames_that_will_be_late_take_no_time() -> None:
     admission = Admission(lambda: [_place()])
     due = [NOW + seconds for seconds in (0.01, 0.015, 0.02, 0.025, 0.03)]
-    soonest, served = admission.soonest(due, NOW)
+    soonest, served = admission.soonest(due, NOW, 0)
     assert soonest == pytest.approx(0.04)
     assert served == 3
 

@@ -77,7 +77,7 @@ class Stage:
 
     async def queue(self, context: ModelContext, number: int, nbytes: int = 1) -> None:
         """Wait for room and take it, as a caller does; note it in `seated`."""
-        await context.room(nbytes)
+        await context.places.room(nbytes)
         self.offer(context, nbytes=nbytes)
         self.seated.append(number)
 
@@ -121,8 +121,8 @@ async def test_queue_admits_exactly_its_bound_of_bytes(stage: Stage) -> None:
         stage.offer(context, nbytes=4)
     stage.offer(context, nbytes=3)
     stage.offer(context, nbytes=0)
-    assert context.full(1)
-    assert not context.full(0)
+    assert context.places.full(1)
+    assert not context.places.full(0)
 
 
 async def test_started_frames_do_not_count_towards_the_bound(stage: Stage) -> None:
@@ -335,10 +335,14 @@ async def test_take_passes_over_what_has_expired(stage: Stage) -> None:
 async def test_what_would_be_late_costs_no_device_time(stage: Stage) -> None:
     context = stage.context()
     now = anyio.current_time()
-    late = stage.offer(context, deadline=now + 0.5)
-    in_time = stage.offer(context, deadline=now + 1)
+    late = stage.offer(context, deadline=now + 0.5, expires=now + 0.5)
+    scoped = stage.offer(context, deadline=now + 0.6)
+    in_time = stage.offer(context, deadline=now + 1, expires=now + 1)
     assert context.take(now, service=1.0) is in_time
-    assert isinstance(late.error, DeadlineExceeded)
+    assert (late.outcome, scoped.outcome) == (Outcome.WITHDRAWN, Outcome.EXPIRED)
+    assert isinstance(late.error, DeadlineUnreachable)
+    assert str(late.error) == "net: an answer takes 1 s at least, and the deadline comes in 0.5 s"
+    assert (context.state.waiting, context.in_flight, len(stage.wheel)) == (0, 1, 1)
 
 
 async def test_wheel_ends_what_waits_and_what_is_started(stage: Stage) -> None:
@@ -461,15 +465,19 @@ async def test_each_outcome_is_counted_once(stage: Stage) -> None:
     assert _reconciles(context)
     context.cancel(cancelled)
     await anyio.sleep(2)
-    frames = [answered, failed, superseded, cancelled, expired]
+    hopeless = anyio.current_time() + 1
+    withdrawn = stage.offer(context, deadline=hopeless, expires=hopeless)
+    assert context.take(anyio.current_time(), service=2.0) is None
+    frames = [answered, failed, superseded, cancelled, expired, withdrawn]
     assert [frame.outcome for frame in frames] == [
         Outcome.ANSWERED,
         Outcome.FAILED,
         Outcome.SUPERSEDED,
         Outcome.CANCELLED,
         Outcome.EXPIRED,
+        Outcome.WITHDRAWN,
     ]
-    assert [context.outcomes[outcome] for outcome in Outcome] == [1] * 5
+    assert [context.outcomes[outcome] for outcome in Outcome] == [1] * 6
     assert context.unsettled == 0
     assert _reconciles(context)
     assert list(context.latencies) == pytest.approx([0.25])

@@ -56,7 +56,7 @@ class Hall:
     async def call(self, context: ModelContext, nbytes: int = 1) -> None:
         """Ask as `Model.infer` does."""
         if context.limits.overflow is Overflow.WAIT:
-            await context.room(nbytes)
+            await context.places.room(nbytes)
         try:
             self.offer(context, nbytes)
         except QueueFull:
@@ -122,7 +122,7 @@ async def test_no_interleaving_admits_more_than_the_bounds(tasks: TaskGroup, see
         for context in hall.contexts:
             context.take(0)
     hall.check()
-    assert not any(context.queueing for context in hall.contexts), "whoever waited got a place"
+    assert not any(len(context.places) for context in hall.contexts), "whoever waited got a place"
 
 
 async def test_the_message_says_whose_bound_it_was(tasks: TaskGroup) -> None:

@@ -60,7 +60,7 @@ async def test_a_load_that_is_easily_reckoned() -> None:
     played = await run(_load([(0.01, 0, 0.035), (0.01, 0, 0.035), (0.1, 0, math.inf)]), Rotation())
     assert _rounded(played) == [
         (0, 0.01, 0.04, Fate.ON_TIME),  # a swap of 20 ms, 10 ms of service
-        (0, 0.01, 0.04, Fate.EXPIRED),  # would be 5 ms late: it is not even begun
+        (0, 0.01, 0.04, Fate.WITHDRAWN),  # would be 5 ms late: it is not even begun
         (0, 0.1, 0.11, Fate.ON_TIME),
     ]
     assert played.swaps == 1
@@ -152,7 +152,7 @@ def test_every_request_is_accounted_for(name: str, seconds: float) -> None:
     if load.arrivals:
         asked = Counter((request.model, round(request.arrival, 6)) for request in played.requests)
         assert asked == Counter((each.model, round(each.time, 6)) for each in load.arrivals)
-    kinds = ("on_time", "late", "rejected", "expired", "superseded", "failed", "unanswered")
+    kinds = ("on_time", "late", "rejected", "withdrawn", "expired", "superseded", "failed", "unanswered")
     assert sum(getattr(told, kind) for kind in kinds) == told.arrivals == len(played.requests) > 0
     assert told.rejected == told.rejected_full + told.rejected_unreachable
     asked_by = Counter(load.models[request.model].name for request in played.requests)

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.virtual
 
 TOTAL = 7
 WINDOW = 2
-ENDS = ("answered", "failed", "expired", "cancelled", "superseded")
+ENDS = ("answered", "failed", "expired", "cancelled", "superseded", "withdrawn")
 
 
 @final
@@ -60,6 +60,7 @@ class Customer:
         assert told["Superseded"] <= ends["superseded"]
         assert told["InvalidInput"] == books.refused.get("invalid", 0)
         assert told["QueueFull"] <= books.refused.get("full", 0)
+        assert told["DeadlineUnreachable"] <= books.refused.get("deadline", 0) + books.withdrawn
 
     def check_the_end(self, books: ModelStatistics) -> None:
         """All is told; whose scope ended with the answer already there was told of neither."""
