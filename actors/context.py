@@ -26,7 +26,7 @@ from .admission import LENIENCE, Admission
 from .backlog import Backlog
 from .intake import Intake
 from .limits import LimitChanges, Limits, Overflow
-from .policy import ContextState, Entry, GroupState
+from .policy import QUICKER, ContextState, Entry, GroupState
 
 __all__ = [
     "LATENCIES",
@@ -243,37 +243,41 @@ class ModelContext(Receiver[ContextOrder]):
                 yield server.state, entry
 
     def _tell_ready(self, now: float) -> None:
-        """Tell the groups; whoever takes the frame is the first to be told the next time.
+        """Tell the groups; whoever takes what waits, or will soon, is the first to be told the next time.
 
-        The others are spared where that one, which has the model, will answer a single frame in time.
+        The others are spared then: what a group will answer in time is nothing to decide for them.
         """
         servers, state = self._servers, self.state
         for server in servers:
             server.ready(now)
-            if not state.waiting:
+            if not state.waiting or self._soon(server.state, now):
                 if server is not servers[0]:
                     servers.remove(server)
                     servers.insert(0, server)
                 return
-            if state.waiting == 1 and server is servers[0] and self._soon(server.state, now):
-                return
 
     def _soon(self, group: GroupState, now: float) -> bool:
-        """Whether a busy group that has the model, and goes on with it, answers what comes next in time.
+        """Whether a busy group that has the model, or is to get it next, answers all that waits in time.
 
-        Not where another group may be quicker: then all of them are to look.
+        Not where another group is of a quicker kind: then all of them are to look.
         """
-        entry = group.by_context.get(self.state)
-        if entry is None or not group.in_flight or entry.program.key not in group.residents:
+        state = self.state
+        entry = group.by_context.get(state)
+        if entry is None or (group.plan and group.plan[0].context is not state):
             return False
-        if group.plan and group.plan[0].context is not self.state:
-            return False
-        service = entry.service.value
-        for _, there in self._places():
-            if there.service.value < service:
+        end = now + group.busy_for(now)
+        if entry.program.key not in group.residents:
+            if not group.plan:
                 return False
-        end = now + group.busy_for(now) + service + entry.transit.value
-        return end <= self._backlog.glance()[1] < math.inf
+            if group.binding is not entry:
+                end += group.swap_cost(entry)
+        elif not group.in_flight:
+            return False
+        service = group.service_cost(entry)
+        end += state.waiting * service + entry.transit.value
+        if not end <= self._backlog.earliest() < math.inf:
+            return False
+        return all(other.service_cost(there) * QUICKER > service for other, there in self._places())
 
     def refused_by(self) -> RepertoryError:
         """Count a request that comes after the end of admission, and return its error."""

@@ -6,12 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from repertory.actors.policy import ContextState, Entry, GroupState
+from repertory.actors.policy import QUICKER, ContextState, Entry, GroupState
 
-__all__ = ["DEAR", "QUICKER", "Holders", "best_placed", "held_by_others", "left_to", "served_by"]
-
-QUICKER = 1.5
-"""How many times quicker a group must be that slower ones leave a model's frames to, where it has time."""
+__all__ = ["DEAR", "Holders", "best_placed", "held_by_others", "left_to", "served_by"]
 
 DEAR = 4.0
 """How many swaps it counts that a model is gone whose requests cannot wait for one."""
