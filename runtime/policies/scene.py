@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, final
 
 from repertory.actors.policy import ContextState, Entry, GroupState
@@ -47,7 +47,8 @@ class Asker:
         entry: the model on this group.
         context: the model.
         resident: whether its program is there.
-        load: seconds to make it so; 0 where it is.
+        swap: seconds that making it so takes.
+        load: those that it would take now; 0 where it is there.
         service: seconds of a frame.
         taken: frames that other groups will serve in time, the first ones.
         held: whether another group has it, or is about to.
@@ -70,6 +71,7 @@ class Asker:
         "resident",
         "service",
         "span",
+        "swap",
         "taken",
     )
 
@@ -79,11 +81,13 @@ class Asker:
         self.entry = entry
         self.context = context = entry.context
         self.resident = resident
-        self.load = load = 0.0 if resident else state.swap_cost(entry)
+        self.swap = swap = state.swap_cost(entry)
+        self.load = load = 0.0 if resident else swap
         self.service = service = state.service_cost(entry)
         self.taken = taken
         self.held = held
-        self.count = count = min(FRAMES, context.waiting) - taken
+        waiting = context.waiting
+        self.count = count = (waiting if waiting < FRAMES else FRAMES) - taken
         self.priority, deadline = context.glance()
         self.deadline = deadline = deadline - entry.transit.value
         self.span = load + count * service
@@ -128,8 +132,8 @@ class Scene:
     away: list[Asker]
     granted: bool
     elsewhere: bool
-    passed: dict[Entry, str] = field(default_factory=dict[Entry, str])
-    foreseen: dict[bool, list[Entry]] = field(default_factory=dict[bool, list[Entry]])
+    passed: dict[Entry, str]
+    foreseen: dict[bool, list[Entry]]
     due_at: float = math.inf
 
     @property
@@ -179,11 +183,11 @@ def survey(state: GroupState, now: float) -> Scene:
                     holders = held_by_others(state)
                 if context in holders:
                     taken, held = served_by(holders[context], state, entry, now, free), True
-            if taken < min(FRAMES, context.waiting):
+            if taken < FRAMES and taken < context.waiting:
                 away.append(Asker(state, entry, resident=False, taken=taken, held=held))
             else:
                 elsewhere = True
-    return Scene(state, now, free, here, away, granted, elsewhere)
+    return Scene(state, now, free, here, away, granted, elsewhere, {}, {})
 
 
 def is_tight(state: GroupState, entry: Entry) -> bool:
@@ -203,13 +207,28 @@ def foreseen(scene: Scene) -> list[Entry]:
     if found is None:
         found = scene.foreseen[steady] = [
             entry
-            for entry in scene.state.entries
-            if not entry.context.waiting
-            and (entry.context.rhythm.period or (not steady and _asked_of_late(scene, entry)))
-            and entry.context.rhythm.allowance >= entry.service.value + entry.transit.value
+            for entry in (_rhythmic(scene) if steady else _expected(scene))
+            if entry.context.rhythm.allowance >= entry.service.value + entry.transit.value
             and entry not in scene.passed
         ]
     return found
+
+
+def _rhythmic(scene: Scene) -> list[Entry]:
+    return [
+        entry
+        for entry in scene.state.entries
+        if entry.context.rhythm.period and not entry.context.waiting
+    ]
+
+
+def _expected(scene: Scene) -> list[Entry]:
+    """Return who has a rhythm, or asked of late."""
+    return [
+        entry
+        for entry in scene.state.entries
+        if not entry.context.waiting and (entry.context.rhythm.period or _asked_of_late(scene, entry))
+    ]
 
 
 def _asked_of_late(scene: Scene, entry: Entry) -> bool:

@@ -134,7 +134,7 @@ def _just_begun(scene: Scene) -> Decision | None:
     """Who was bound starts a frame at least, unless it is a long one, and others are more urgent."""
     for asker in scene.here:
         if _is_fresh(asker) and asker.can_be_in_time(scene.free):
-            short = asker.service <= max(SHORT, scene.state.swap_cost(asker.entry))
+            short = asker.service <= max(SHORT, asker.swap)
             if short or all(other.priority <= asker.priority for other in scene.away):
                 return _grant(asker, 1, "its turn has just begun")
     return None
