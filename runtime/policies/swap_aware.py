@@ -136,7 +136,9 @@ def _just_begun(scene: Scene) -> Decision | None:
         if _is_fresh(asker) and asker.can_be_in_time(scene.free):
             short = asker.service <= max(SHORT, asker.swap)
             if short or all(other.priority <= asker.priority for other in scene.away):
-                return _grant(asker, 1, "its turn has just begun")
+                plan = scene.state.plan
+                known = plan if plan and plan[0].context is asker.context else ()
+                return _grant(asker, 1, "its turn has just begun", plan=known)
     return None
 
 
