@@ -107,7 +107,6 @@ def room_told(state: GroupState, evict: Collection[Program], now: float) -> str:
 
 
 def _victim_told(state: GroupState, program: Program, now: float) -> str:
-    key = program.key
-    served = max([entry.served for entry in state.entries if entry.program.key == key], default=-math.inf)
+    served = max([entry.served for entry in state.by_program.get(program.key, ())], default=-math.inf)
     idle = f"idle {now - served:.1f} s" if served > -math.inf else "never served"
     return f"{program.name} ({program.footprint / _MB:.1f} MB, {idle})"

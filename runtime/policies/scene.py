@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final, final
+
+import msgspec
 
 from repertory.actors.policy import ContextState, Entry, GroupState
 from repertory.actors.rhythm import SILENCE
@@ -18,6 +19,7 @@ __all__ = [
     "TIGHT",
     "Asker",
     "Scene",
+    "asker_of",
     "foreseen",
     "is_tight",
     "survey",
@@ -40,7 +42,7 @@ FRAMES: Final = 64
 
 
 @final
-class Asker:
+class Asker(msgspec.Struct, eq=False):
     """A model whose frames wait.
 
     Attributes:
@@ -50,6 +52,7 @@ class Asker:
         swap: seconds that making it so takes.
         load: those that it would take now; 0 where it is there.
         service: seconds of a frame.
+        least: seconds that a turn of it lasts at least.
         taken: frames that other groups will serve in time, the first ones.
         held: whether another group has it, or is about to.
         count: those that are left, at most `FRAMES`.
@@ -59,39 +62,20 @@ class Asker:
         must: when it must be begun so that nothing can be late, were all its deadlines like the first.
     """
 
-    __slots__ = (
-        "context",
-        "count",
-        "deadline",
-        "entry",
-        "held",
-        "load",
-        "must",
-        "priority",
-        "resident",
-        "service",
-        "span",
-        "swap",
-        "taken",
-    )
-
-    def __init__(
-        self, state: GroupState, entry: Entry, *, resident: bool, taken: int = 0, held: bool = False
-    ) -> None:
-        self.entry = entry
-        self.context = context = entry.context
-        self.resident = resident
-        self.swap = swap = state.swap_cost(entry)
-        self.load = load = 0.0 if resident else swap
-        self.service = service = state.service_cost(entry)
-        self.taken = taken
-        self.held = held
-        waiting = context.waiting
-        self.count = count = (waiting if waiting < FRAMES else FRAMES) - taken
-        self.priority, deadline = context.glance()
-        self.deadline = deadline = deadline - entry.transit.value
-        self.span = load + count * service
-        self.must = deadline - load - count * service
+    entry: Entry
+    context: ContextState
+    resident: bool
+    swap: float
+    load: float
+    service: float
+    least: float
+    taken: int
+    held: bool
+    count: int
+    priority: int
+    deadline: float
+    span: float
+    must: float
 
     @property
     def worth(self) -> float:
@@ -100,6 +84,8 @@ class Asker:
 
     def can_be_in_time(self, begin: float) -> bool:
         """Whether any frame that waits, or a foreseen one, is in time if the model is begun at a moment."""
+        if self.deadline >= begin + self.load + self.service:
+            return True
         end = begin + self.load + self.service + self.entry.transit.value
         if any(deadlines[-1] >= end for _, deadlines in self.context.outline(FRAMES)):
             return True
@@ -108,8 +94,7 @@ class Asker:
 
 
 @final
-@dataclass(slots=True, eq=False)
-class Scene:
+class Scene(msgspec.Struct, eq=False):
     """One group at a moment.
 
     Attributes:
@@ -156,6 +141,36 @@ def worth_of(context: ContextState, priority: int) -> float:
     return context.weight * CLASS ** max(-CLASSES, min(CLASSES, priority))
 
 
+def asker_of(
+    state: GroupState, entry: Entry, *, resident: bool, taken: int = 0, held: bool = False
+) -> Asker:
+    """Look at a model whose frames wait."""
+    context = entry.context
+    swap, service = state.swap_cost(entry), state.service_cost(entry)
+    load = 0.0 if resident else swap
+    waiting = context.waiting
+    count = (waiting if waiting < FRAMES else FRAMES) - taken
+    priority, deadline = context.glance()
+    deadline -= entry.transit.value
+    work = count * service
+    return Asker(
+        entry,
+        context,
+        resident,
+        swap,
+        load,
+        service,
+        swap if swap > service else service,
+        taken,
+        held,
+        count,
+        priority,
+        deadline,
+        load + work,
+        deadline - load - work,
+    )
+
+
 def survey(state: GroupState, now: float) -> Scene:
     """Look at a group."""
     residents, several = state.residents, len(state.peers) > 1
@@ -175,7 +190,7 @@ def survey(state: GroupState, now: float) -> Scene:
             if several and left_to(state, entry, now) is not None:
                 elsewhere = True
                 continue
-            here.append(Asker(state, entry, resident=True))
+            here.append(asker_of(state, entry, resident=True))
         else:
             taken, held = 0, False
             if several:
@@ -184,7 +199,7 @@ def survey(state: GroupState, now: float) -> Scene:
                 if context in holders:
                     taken, held = served_by(holders[context], state, entry, now, free), True
             if taken < FRAMES and taken < context.waiting:
-                away.append(Asker(state, entry, resident=False, taken=taken, held=held))
+                away.append(asker_of(state, entry, resident=False, taken=taken, held=held))
             else:
                 elsewhere = True
     return Scene(state, now, free, here, away, granted, elsewhere, {}, {})
@@ -234,5 +249,8 @@ def _expected(scene: Scene) -> list[Entry]:
 def _asked_of_late(scene: Scene, entry: Entry) -> bool:
     """Whether a model asked of late, and could hardly wait for a swap."""
     rhythm = entry.context.rhythm
-    lately = scene.now - rhythm.last <= SILENCE * rhythm.gap and rhythm.allowance < _ROOMY
-    return lately and is_tight(scene.state, entry)
+    return (
+        rhythm.allowance < _ROOMY
+        and scene.now - rhythm.last <= SILENCE * rhythm.gap
+        and is_tight(scene.state, entry)
+    )

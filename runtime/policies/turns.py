@@ -64,7 +64,7 @@ class _Round:
 
     def share(self, asker: Asker) -> float:
         """Return how long a turn lasts, without the swap: by weight, but never shorter than the swap."""
-        return max(_least(asker), asker.context.weight * self._spread)
+        return max(asker.least, asker.context.weight * self._spread)
 
 
 def due_turn(scene: Scene) -> Due | None:
@@ -86,13 +86,13 @@ def due_turn(scene: Scene) -> Due | None:
         for asker in scene.here:
             since = asker.entry.turn_since
             shared = max(shared, since + round_.share(asker))
-            least = max(least, since + _least(asker))
+            least = max(least, since + asker.least)
     longest = max([asker.swap + 2 * asker.service for asker in askers])
     before, feasible, moments = 0.0, True, list[tuple[float, Asker]]()
     for bound, asker in sorted([(_bound(asker, longest), asker) for asker in line], key=_MOMENT):
         usual = asker.context.hungry_since + round_.length - (asker.load + round_.share(asker))
         moments.append((min(max(usual, shared), max(bound - before, least)), asker))
-        before += asker.load + _least(asker)
+        before += asker.load + asker.least
         feasible = feasible and before <= SPAN * asker.context.max_wait
     moments.sort(key=_MOMENT)
     earliest = moments[0][0]
@@ -105,11 +105,6 @@ def due_turn(scene: Scene) -> Due | None:
         if asker.can_be_in_time(scene.free):
             return Due(asker, scene.now - asker.context.hungry_since, feasible=feasible)
     return None
-
-
-def _least(asker: Asker) -> float:
-    """Return how long a turn lasts at least."""
-    return max(asker.swap, asker.service)
 
 
 def _bound(asker: Asker, longest: float) -> float:
