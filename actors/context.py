@@ -249,6 +249,8 @@ class ModelContext(Receiver[ContextOrder]):
         """
         servers, state = self._servers, self.state
         for server in servers:
+            if self._can_wait(server.state, now):
+                continue
             server.ready(now)
             if not state.waiting or self._soon(server.state, now):
                 if server is not servers[0]:
@@ -278,6 +280,16 @@ class ModelContext(Receiver[ContextOrder]):
         if not end <= self._backlog.earliest() < math.inf:
             return False
         return all(other.service_cost(there) * QUICKER > service for other, there in self._places())
+
+    def _can_wait(self, group: GroupState, now: float) -> bool:
+        """Whether a group goes on as it foresaw, and all that waits here is in time after that, too."""
+        if not group.plan or not group.in_flight:
+            return False
+        step, entry = group.plan[0], group.by_context.get(self.state)
+        if entry is None or not step.frames or step.context is self.state or step.end < now:
+            return False
+        end = step.end + group.swap_cost(entry) + self.state.waiting * group.service_cost(entry)
+        return end + entry.transit.value <= self._backlog.earliest()
 
     def refused_by(self) -> RepertoryError:
         """Count a request that comes after the end of admission, and return its error."""

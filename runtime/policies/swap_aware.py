@@ -12,8 +12,8 @@ from repertory.models.errors import ConfigError
 
 from .demand import Demand
 from .in_order import in_order, spare_frames
-from .scene import FRAMES, Asker, Scene, foreseen, is_tight, survey, worth_of
-from .standing import best_placed, held_by_others
+from .scene import FRAMES, Asker, Scene, asker_of, foreseen, is_tight, survey, worth_of
+from .standing import best_placed, held_by_others, left_to
 from .turns import INSTANT, due_turn
 from .weighing import Outlook, weigh
 
@@ -75,6 +75,9 @@ class SwapAware(Policy):
             lone = _alone(state.entries[0], state)
             if lone is not None:
                 return lone
+        begun = _first_frame(state, now)
+        if begun is not None:
+            return begun
         scene = survey(state, now)
         while True:
             decision = self._decide(scene)
@@ -89,7 +92,7 @@ class SwapAware(Policy):
                 return begun
             if (due := due_turn(scene)) is not None:
                 why = "it has waited {:.3f} s for its turn" if due.feasible else _TOO_MANY
-                keep = {asker.entry.program.key for asker in scene.here if _is_fresh(asker)}
+                keep = {asker.entry.program.key for asker in scene.here if _is_fresh(asker.entry)}
                 return _bind(scene, due.asker.entry, (), why, due.waited, keep=keep)
             if scene.state.capacity == 1:
                 passed = len(scene.passed)
@@ -130,21 +133,45 @@ def _stay(scene: Scene) -> Decision:
     return _grant(asker, min(asker.count, BESIDE), "the most urgent of those that are resident")
 
 
-def _just_begun(scene: Scene) -> Decision | None:
-    """Who was bound starts a frame at least, unless it is a long one, and others are more urgent."""
-    for asker in scene.here:
-        if _is_fresh(asker) and asker.can_be_in_time(scene.free):
-            short = asker.service <= max(SHORT, asker.swap)
-            if short or all(other.priority <= asker.priority for other in scene.away):
-                plan = scene.state.plan
-                known = plan if plan and plan[0].context is asker.context else ()
-                return _grant(asker, 1, "its turn has just begun", plan=known)
+def _first_frame(state: GroupState, now: float) -> Decision | None:
+    """Start a short frame of who was just bound, without a look at the others that wait: it is due to it."""
+    if state.capacity > 1 or not state.residents:
+        return None
+    (key,) = state.residents
+    waiting = [entry for entry in state.entries if entry.context.waiting]
+    for entry in waiting:
+        if entry.program.key == key and _is_fresh(entry):
+            if len(waiting) == 1 or entry.granted or not entry.ready or left_to(state, entry, now):
+                return None
+            asker = asker_of(state, entry, resident=True)
+            if _is_short(asker) and asker.can_be_in_time(now + state.busy_for(now)):
+                return _begin_turn(state, asker)
+            return None
     return None
 
 
-def _is_fresh(asker: Asker) -> bool:
+def _is_short(asker: Asker) -> bool:
+    return asker.service <= max(SHORT, asker.swap)
+
+
+def _begin_turn(state: GroupState, asker: Asker) -> Decision:
+    plan = state.plan
+    known = plan if plan and plan[0].context is asker.context else ()
+    return _grant(asker, 1, "its turn has just begun", plan=known)
+
+
+def _just_begun(scene: Scene) -> Decision | None:
+    """Who was bound starts a frame at least, unless it is a long one, and others are more urgent."""
+    for asker in scene.here:
+        if _is_fresh(asker.entry) and asker.can_be_in_time(scene.free):
+            if _is_short(asker) or all(other.priority <= asker.priority for other in scene.away):
+                return _begin_turn(scene.state, asker)
+    return None
+
+
+def _is_fresh(entry: Entry) -> bool:
     """Whether a resident was bound and has started no frame since."""
-    return not asker.entry.turn_frames and asker.entry.turn_since > -math.inf
+    return not entry.turn_frames and entry.turn_since > -math.inf
 
 
 def _goes_on(scene: Scene) -> Decision | None:
