@@ -207,8 +207,11 @@ def survey(state: GroupState, now: float) -> Scene:
 
 def is_tight(state: GroupState, entry: Entry) -> bool:
     """Whether a model's requests can hardly wait for a swap: it had better be there before they come."""
-    service = state.service_cost(entry) + entry.transit.value
-    return entry.context.rhythm.allowance < TIGHT * state.swap_cost(entry) + service
+    swap, service = entry.swap, entry.service
+    spare = entry.context.rhythm.allowance - entry.transit.value
+    if swap.samples and service.samples:  # nearly always, and this is asked of every idle model
+        return spare < TIGHT * swap.value + service.value
+    return spare < TIGHT * state.swap_cost(entry) + state.service_cost(entry)
 
 
 def foreseen(scene: Scene) -> list[Entry]:
@@ -238,19 +241,19 @@ def _rhythmic(scene: Scene) -> list[Entry]:
 
 
 def _expected(scene: Scene) -> list[Entry]:
-    """Return who has a rhythm, or asked of late."""
-    return [
-        entry
-        for entry in scene.state.entries
-        if not entry.context.waiting and (entry.context.rhythm.period or _asked_of_late(scene, entry))
-    ]
-
-
-def _asked_of_late(scene: Scene, entry: Entry) -> bool:
-    """Whether a model asked of late, and could hardly wait for a swap."""
-    rhythm = entry.context.rhythm
-    return (
-        rhythm.allowance < _ROOMY
-        and scene.now - rhythm.last <= SILENCE * rhythm.gap
-        and is_tight(scene.state, entry)
-    )
+    """Return who has a rhythm, or asked of late and could hardly wait for a swap."""
+    state, now = scene.state, scene.now
+    found: list[Entry] = []
+    for entry in state.entries:
+        context = entry.context
+        rhythm = context.rhythm
+        if not context.waiting and (
+            rhythm.period
+            or (
+                now - rhythm.last <= SILENCE * rhythm.gap
+                and rhythm.allowance < _ROOMY
+                and is_tight(state, entry)
+            )
+        ):
+            found.append(entry)
+    return found

@@ -134,20 +134,23 @@ def _stay(scene: Scene) -> Decision:
 
 
 def _first_frame(state: GroupState, now: float) -> Decision | None:
-    """Start a short frame of who was just bound, without a look at the others that wait: it is due to it."""
-    if state.capacity > 1 or not state.residents:
+    """Start a short frame of who was just bound: it is due to it, whoever else waits."""
+    if state.capacity > 1:
         return None
-    (key,) = state.residents
-    waiting = [entry for entry in state.entries if entry.context.waiting]
-    for entry in waiting:
-        if entry.program.key == key and _is_fresh(entry):
-            if len(waiting) == 1 or entry.granted or not entry.ready or left_to(state, entry, now):
-                return None
-            asker = asker_of(state, entry, resident=True)
-            if _is_short(asker) and asker.can_be_in_time(now + state.busy_for(now)):
-                return _begin_turn(state, asker)
-            return None
+    for key in state.residents:
+        for entry in state.by_program.get(key, ()):
+            if _is_fresh(entry) and entry.ready and not entry.granted and _others_wait(state, entry, now):
+                asker = asker_of(state, entry, resident=True)
+                if _is_short(asker) and asker.can_be_in_time(now + state.busy_for(now)):
+                    return _begin_turn(state, asker)
     return None
+
+
+def _others_wait(state: GroupState, fresh: Entry, now: float) -> bool:
+    """Whether others wait beside who was just bound, and no quicker group is to serve it."""
+    if left_to(state, fresh, now) is not None:
+        return False
+    return any([entry.context.waiting for entry in state.entries if entry is not fresh])
 
 
 def _is_short(asker: Asker) -> bool:

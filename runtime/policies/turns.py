@@ -48,23 +48,29 @@ class _Round:
 
     Attributes:
         length: seconds from one turn of a model to its next.
+        longest: seconds that a swap, and a frame before and after it, take at most.
     """
 
-    __slots__ = ("_spread", "length")
+    __slots__ = ("_spread", "length", "longest")
 
     def __init__(self, askers: Sequence[Asker]) -> None:
-        swaps = weights = longest = 0.0
+        swaps = weights = wait = longest = 0.0
         for asker in askers:
             context = asker.context
             swaps += asker.swap
             weights += context.weight
-            longest = max(longest, context.max_wait)
-        self.length = max(swaps, min(SPAN * longest, (OVERHEAD + 1) * swaps))
+            if context.max_wait > wait:
+                wait = context.max_wait
+            if asker.swap + 2 * asker.service > longest:
+                longest = asker.swap + 2 * asker.service
+        self.length = max(swaps, min(SPAN * wait, (OVERHEAD + 1) * swaps))
+        self.longest = longest
         self._spread = (self.length - swaps) / weights
 
     def share(self, asker: Asker) -> float:
         """Return how long a turn lasts, without the swap: by weight, but never shorter than the swap."""
-        return max(asker.least, asker.context.weight * self._spread)
+        share: float = asker.context.weight * self._spread
+        return share if share > asker.least else asker.least
 
 
 def due_turn(scene: Scene) -> Due | None:
@@ -79,17 +85,15 @@ def due_turn(scene: Scene) -> Due | None:
     line = [asker for asker in scene.away if not asker.held]
     if not line or len(line) + len(scene.here) == 1:
         return None
-    askers = [*scene.here, *line]
-    round_ = _Round(askers)
+    round_ = _Round([*scene.here, *line])
     shared = least = -math.inf
     if len(scene.state.residents) >= scene.state.capacity:
         for asker in scene.here:
             since = asker.entry.turn_since
             shared = max(shared, since + round_.share(asker))
             least = max(least, since + asker.least)
-    longest = max([asker.swap + 2 * asker.service for asker in askers])
     before, feasible, moments = 0.0, True, list[tuple[float, Asker]]()
-    for bound, asker in sorted([(_bound(asker, longest), asker) for asker in line], key=_MOMENT):
+    for bound, asker in sorted([(_bound(asker, round_.longest), asker) for asker in line], key=_MOMENT):
         usual = asker.context.hungry_since + round_.length - (asker.load + round_.share(asker))
         moments.append((min(max(usual, shared), max(bound - before, least)), asker))
         before += asker.load + asker.least
