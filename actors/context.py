@@ -26,7 +26,8 @@ from .admission import LENIENCE, Admission
 from .backlog import Backlog
 from .intake import Intake
 from .limits import LimitChanges, Limits, Overflow
-from .policy import QUICKER, ContextState, Entry, GroupState
+from .policy import ContextState, Entry, GroupState
+from .telling import can_wait, serves_soon
 
 __all__ = [
     "LATENCIES",
@@ -245,51 +246,18 @@ class ModelContext(Receiver[ContextOrder]):
     def _tell_ready(self, now: float) -> None:
         """Tell the groups; whoever takes what waits, or will soon, is the first to be told the next time.
 
-        The others are spared then: what a group will answer in time is nothing to decide for them.
+        Those are spared for which there is nothing to decide by it (see `telling`).
         """
-        servers, state = self._servers, self.state
+        servers, state, backlog = self._servers, self.state, self._backlog
         for server in servers:
-            if self._can_wait(server.state, now):
+            if can_wait(server.state, state, backlog.earliest(), now):
                 continue
             server.ready(now)
-            if not state.waiting or self._soon(server.state, now):
+            if not state.waiting or serves_soon(server.state, state, backlog.earliest(), now):
                 if server is not servers[0]:
                     servers.remove(server)
                     servers.insert(0, server)
                 return
-
-    def _soon(self, group: GroupState, now: float) -> bool:
-        """Whether a busy group that has the model, or is to get it next, answers all that waits in time.
-
-        Not where another group is of a quicker kind: then all of them are to look.
-        """
-        state = self.state
-        entry = group.by_context.get(state)
-        if entry is None or (group.plan and group.plan[0].context is not state):
-            return False
-        end = now + group.busy_for(now)
-        if entry.program.key not in group.residents:
-            if not group.plan:
-                return False
-            if group.binding is not entry:
-                end += group.swap_cost(entry)
-        elif not group.in_flight:
-            return False
-        service = group.service_cost(entry)
-        end += state.waiting * service + entry.transit.value
-        if not end <= self._backlog.earliest() < math.inf:
-            return False
-        return all(other.service_cost(there) * QUICKER > service for other, there in self._places())
-
-    def _can_wait(self, group: GroupState, now: float) -> bool:
-        """Whether a group goes on as it foresaw, and all that waits here is in time after that, too."""
-        if not group.plan or not group.in_flight:
-            return False
-        step, entry = group.plan[0], group.by_context.get(self.state)
-        if entry is None or not step.frames or step.context is self.state or step.end < now:
-            return False
-        end = step.end + group.swap_cost(entry) + self.state.waiting * group.service_cost(entry)
-        return end + entry.transit.value <= self._backlog.earliest()
 
     def refused_by(self) -> RepertoryError:
         """Count a request that comes after the end of admission, and return its error."""

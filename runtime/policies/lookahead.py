@@ -143,7 +143,7 @@ def _carried_on(before: Ahead, demands: Sequence[Demand], until: float, price: f
     found: list[_Stretch] = []
     for number, demand, index, begin in askers:
         value, soonest = demand.value, begin + demand.service
-        ends = demand.serve(index, begin, soonest if soonest > until else until)
+        ends = demand.serve(index, begin, max(until, soonest))
         if not ends:
             continue
         if first < ends[-1][1]:

@@ -141,15 +141,13 @@ def worth_of(context: ContextState, priority: int) -> float:
     return context.weight * CLASS ** max(-CLASSES, min(CLASSES, priority))
 
 
-def asker_of(
-    state: GroupState, entry: Entry, *, resident: bool, taken: int = 0, held: bool = False
-) -> Asker:
+def asker_of(state: GroupState, entry: Entry, *, resident: bool, taken: int = 0, held: bool = False) -> Asker:
     """Look at a model whose frames wait."""
     context = entry.context
     swap, service = state.swap_cost(entry), state.service_cost(entry)
     load = 0.0 if resident else swap
     waiting = context.waiting
-    count = (waiting if waiting < FRAMES else FRAMES) - taken
+    count = (min(FRAMES, waiting)) - taken
     priority, deadline = context.glance()
     deadline -= entry.transit.value
     work = count * service
@@ -160,7 +158,7 @@ def asker_of(
         swap,
         load,
         service,
-        swap if swap > service else service,
+        max(service, swap),
         taken,
         held,
         count,
@@ -234,9 +232,7 @@ def foreseen(scene: Scene) -> list[Entry]:
 
 def _rhythmic(scene: Scene) -> list[Entry]:
     return [
-        entry
-        for entry in scene.state.entries
-        if entry.context.rhythm.period and not entry.context.waiting
+        entry for entry in scene.state.entries if entry.context.rhythm.period and not entry.context.waiting
     ]
 
 

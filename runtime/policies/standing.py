@@ -46,15 +46,17 @@ def left_to(state: GroupState, entry: Entry, now: float) -> GroupState | None:
         there = peer.by_context.get(entry.context)
         if peer is not state and there is not None:
             service = peer.service_cost(there)
-            if service * QUICKER <= entry.service.value and _yields(state, entry, peer, there, service, now):
+            if service * QUICKER <= entry.service.value and _yields(
+                state, entry, peer, there, service=service, now=now
+            ):
                 return peer
     return None
 
 
 def _yields(
-    slow: GroupState, entry: Entry, peer: GroupState, there: Entry, service: float, now: float
+    slow: GroupState, entry: Entry, peer: GroupState, there: Entry, *, service: float, now: float
 ) -> bool:
-    """Whether a peer of a quicker kind, by its time of a frame, answers all before a group could answer one."""
+    """Whether a peer, a frame of which takes so long, answers all before a group could answer one."""
     if not peer.in_service:
         return False
     begin = peer.busy_for(now)
@@ -88,7 +90,7 @@ def served_by(
     for peer, there in holders:
         service = peer.service_cost(there)
         slow = there.service.samples and own * QUICKER <= service
-        if slow and _yields(peer, there, state, entry, own, now):
+        if slow and _yields(peer, there, state, entry, service=own, now=now):
             continue
         begin = now + peer.busy_for(now)
         for deadline in deadlines[taken:] if taken else deadlines:

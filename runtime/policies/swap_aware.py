@@ -44,7 +44,7 @@ class SwapAware(Policy):
     In this order, and the first that applies decides:
 
     1. Nobody waits for a swap: whoever is resident goes on.
-    2. Who was just bound starts a frame at least.
+    2. Who was just bound starts a frame at least (asked first where one program may be resident).
     3. A turn is due: nobody waits for ever (see `turns`).
     4. All that wait will be in time one after the other: residents first, as long as there is slack for it,
        then the most pressing (see `in_order`). Likewise where nobody who waits is worth a swap.
@@ -61,7 +61,7 @@ class SwapAware(Policy):
         ConfigError: `width` or `candidates` is below 1, or `fairness` below 0.
     """
 
-    def __init__(self, *, width: int = 4, candidates: int = 8, fairness: float = 0.5) -> None:
+    def __init__(self, *, width: int = 4, candidates: int = 6, fairness: float = 0.5) -> None:
         if width < 1 or candidates < 1:
             raise ConfigError(f"width {width} and candidates {candidates} came, at least 1 is wanted")
         if not 0 <= fairness < math.inf:
@@ -150,7 +150,7 @@ def _others_wait(state: GroupState, fresh: Entry, now: float) -> bool:
     """Whether others wait beside who was just bound, and no quicker group is to serve it."""
     if left_to(state, fresh, now) is not None:
         return False
-    return any([entry.context.waiting for entry in state.entries if entry is not fresh])
+    return any(entry.context.waiting for entry in state.entries if entry is not fresh)
 
 
 def _is_short(asker: Asker) -> bool:
@@ -158,6 +158,7 @@ def _is_short(asker: Asker) -> bool:
 
 
 def _begin_turn(state: GroupState, asker: Asker) -> Decision:
+    """Start one frame; what was foreseen with the bind stays foreseen."""
     plan = state.plan
     known = plan if plan and plan[0].context is asker.context else ()
     return _grant(asker, 1, "its turn has just begun", plan=known)
@@ -166,9 +167,12 @@ def _begin_turn(state: GroupState, asker: Asker) -> Decision:
 def _just_begun(scene: Scene) -> Decision | None:
     """Who was bound starts a frame at least, unless it is a long one, and others are more urgent."""
     for asker in scene.here:
-        if _is_fresh(asker.entry) and asker.can_be_in_time(scene.free):
-            if _is_short(asker) or all(other.priority <= asker.priority for other in scene.away):
-                return _begin_turn(scene.state, asker)
+        if (
+            _is_fresh(asker.entry)
+            and asker.can_be_in_time(scene.free)
+            and (_is_short(asker) or all(other.priority <= asker.priority for other in scene.away))
+        ):
+            return _begin_turn(scene.state, asker)
     return None
 
 

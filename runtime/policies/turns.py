@@ -59,10 +59,8 @@ class _Round:
             context = asker.context
             swaps += asker.swap
             weights += context.weight
-            if context.max_wait > wait:
-                wait = context.max_wait
-            if asker.swap + 2 * asker.service > longest:
-                longest = asker.swap + 2 * asker.service
+            wait = max(wait, context.max_wait)
+            longest = max(longest, asker.swap + 2 * asker.service)
         self.length = max(swaps, min(SPAN * wait, (OVERHEAD + 1) * swaps))
         self.longest = longest
         self._spread = (self.length - swaps) / weights
@@ -70,7 +68,7 @@ class _Round:
     def share(self, asker: Asker) -> float:
         """Return how long a turn lasts, without the swap: by weight, but never shorter than the swap."""
         share: float = asker.context.weight * self._spread
-        return share if share > asker.least else asker.least
+        return max(asker.least, share)
 
 
 def due_turn(scene: Scene) -> Due | None:
