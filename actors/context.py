@@ -248,12 +248,13 @@ class ModelContext(Receiver[ContextOrder]):
 
         Those are spared for which there is nothing to decide by it (see `telling`).
         """
-        servers, state, backlog = self._servers, self.state, self._backlog
+        servers, state, earliest = self._servers, self.state, self._backlog.earliest
+        several = len(servers) > 1
         for server in servers:
-            if can_wait(server.state, state, backlog.earliest(), now):
+            if server.state.plan and can_wait(server.state, state, earliest(), now):
                 continue
             server.ready(now)
-            if not state.waiting or serves_soon(server.state, state, backlog.earliest(), now):
+            if not state.waiting or (several and serves_soon(server.state, state, earliest(), now)):
                 if server is not servers[0]:
                     servers.remove(server)
                     servers.insert(0, server)

@@ -10,20 +10,19 @@ from repertory.actors.policy import Bind, Decision, Entry, Grant, GroupState, Po
 from repertory.actors.room import making_room, room_told
 from repertory.models.errors import ConfigError
 
+from .begun import first_frame, is_fresh, just_begun
 from .demand import Demand
+from .granting import grant_of
 from .in_order import in_order, spare_frames
-from .scene import FRAMES, Asker, Scene, asker_of, foreseen, is_tight, survey, worth_of
-from .standing import best_placed, held_by_others, left_to
+from .scene import FRAMES, Asker, Scene, foreseen, is_tight, survey
+from .standing import best_placed, held_by_others
 from .turns import INSTANT, due_turn
 from .weighing import Outlook, weigh
 
-__all__ = ["BESIDE", "SCARCE", "SHORT", "SwapAware"]
+__all__ = ["BESIDE", "SCARCE", "SwapAware"]
 
 SCARCE: Final = 0.1
 """Frames that a swap costs where device time is scarce: then models are bound ahead of foreseen frames."""
-
-SHORT: Final = 0.02
-"""Seconds that a first frame may last, or as long as its swap, though others are more urgent."""
 
 BESIDE: Final = 16
 """Frames of a grant where other resident models have work too."""
@@ -75,7 +74,7 @@ class SwapAware(Policy):
             lone = _alone(state.entries[0], state)
             if lone is not None:
                 return lone
-        begun = _first_frame(state, now)
+        begun = first_frame(state, now)
         if begun is not None:
             return begun
         scene = survey(state, now)
@@ -88,11 +87,11 @@ class SwapAware(Policy):
         if not scene.away and not _must_be_ahead(scene):
             return _stay(scene)
         if scene.away:
-            if (begun := _just_begun(scene)) is not None:
+            if (begun := just_begun(scene)) is not None:
                 return begun
             if (due := due_turn(scene)) is not None:
                 why = "it has waited {:.3f} s for its turn" if due.feasible else _TOO_MANY
-                keep = {asker.entry.program.key for asker in scene.here if _is_fresh(asker.entry)}
+                keep = {asker.entry.program.key for asker in scene.here if is_fresh(asker.entry)}
                 return _bind(scene, due.asker.entry, (), why, due.waited, keep=keep)
             if scene.state.capacity == 1:
                 passed = len(scene.passed)
@@ -128,57 +127,9 @@ def _stay(scene: Scene) -> Decision:
         return Wait("others serve what waits", until=scene.now + _LATER) if scene.elsewhere else _NOTHING
     if len(scene.here) == 1:
         asker = scene.here[0]
-        return _grant(asker, asker.context.waiting, "nobody else waits")
+        return grant_of(asker, asker.context.waiting, "nobody else waits")
     asker = min(scene.here, key=_urgency)
-    return _grant(asker, min(asker.count, BESIDE), "the most urgent of those that are resident")
-
-
-def _first_frame(state: GroupState, now: float) -> Decision | None:
-    """Start a short frame of who was just bound: it is due to it, whoever else waits."""
-    if state.capacity > 1:
-        return None
-    for key in state.residents:
-        for entry in state.by_program.get(key, ()):
-            if _is_fresh(entry) and entry.ready and not entry.granted and _others_wait(state, entry, now):
-                asker = asker_of(state, entry, resident=True)
-                if _is_short(asker) and asker.can_be_in_time(now + state.busy_for(now)):
-                    return _begin_turn(state, asker)
-    return None
-
-
-def _others_wait(state: GroupState, fresh: Entry, now: float) -> bool:
-    """Whether others wait beside who was just bound, and no quicker group is to serve it."""
-    if left_to(state, fresh, now) is not None:
-        return False
-    return any(entry.context.waiting for entry in state.entries if entry is not fresh)
-
-
-def _is_short(asker: Asker) -> bool:
-    return asker.service <= max(SHORT, asker.swap)
-
-
-def _begin_turn(state: GroupState, asker: Asker) -> Decision:
-    """Start one frame; what was foreseen with the bind stays foreseen."""
-    plan = state.plan
-    known = plan if plan and plan[0].context is asker.context else ()
-    return _grant(asker, 1, "its turn has just begun", plan=known)
-
-
-def _just_begun(scene: Scene) -> Decision | None:
-    """Who was bound starts a frame at least, unless it is a long one, and others are more urgent."""
-    for asker in scene.here:
-        if (
-            _is_fresh(asker.entry)
-            and asker.can_be_in_time(scene.free)
-            and (_is_short(asker) or all(other.priority <= asker.priority for other in scene.away))
-        ):
-            return _begin_turn(scene.state, asker)
-    return None
-
-
-def _is_fresh(entry: Entry) -> bool:
-    """Whether a resident was bound and has started no frame since."""
-    return not entry.turn_frames and entry.turn_since > -math.inf
+    return grant_of(asker, min(asker.count, BESIDE), "the most urgent of those that are resident")
 
 
 def _goes_on(scene: Scene) -> Decision | None:
@@ -197,7 +148,7 @@ def _goes_on(scene: Scene) -> Decision | None:
         if asker.must < step.end and asker.context.ready_since > step.start and asker.context not in known:
             return None
     frames, worth = min(frames, resident.count), resident.entry.worth
-    return _grant(resident, frames, "goes on as planned", worth=worth, plan=plan, until=scene.due_at)
+    return grant_of(resident, frames, "goes on as planned", worth=worth, plan=plan, until=scene.due_at)
 
 
 def _easy(scene: Scene) -> Decision | None:
@@ -210,7 +161,7 @@ def _easy(scene: Scene) -> Decision | None:
         frames = spare_frames(line.slack, scene.here[0])
         if frames:
             why = "all that wait will be in time, with {:.3f} s to spare"
-            return _grant(scene.here[0], frames, why, line.slack, until=scene.due_at)
+            return grant_of(scene.here[0], frames, why, line.slack, until=scene.due_at)
     elif scene.here and not foreseen(scene):
         return _undisturbed(scene, scene.here[0])
     return None
@@ -226,7 +177,7 @@ def _undisturbed(scene: Scene, resident: Asker) -> Decision | None:
         elif asker.priority > resident.priority or asker.worth > price * asker.span:
             return None
     frames = max(1, min(FRAMES, spare_frames(slack, resident)))
-    return _grant(resident, frames, "nobody who waits is worth a swap", until=scene.due_at)
+    return grant_of(resident, frames, "nobody who waits is worth a swap", until=scene.due_at)
 
 
 def _begin(scene: Scene, outlook: Outlook) -> Decision | None:
@@ -246,7 +197,7 @@ def _begin(scene: Scene, outlook: Outlook) -> Decision | None:
     for asker in scene.here:
         if asker.entry is entry:
             frames = max(1, min(plan[0].frames, demand.waiting))
-            return _grant(asker, frames, "most worth", worth=demand.value, plan=plan, until=scene.due_at)
+            return grant_of(asker, frames, "most worth", worth=demand.value, plan=plan, until=scene.due_at)
     return _GRANTED
 
 
@@ -304,25 +255,3 @@ def _must_be_ahead(scene: Scene) -> bool:
 
 def _urgency(asker: Asker) -> tuple[int, float, float]:
     return -asker.priority, asker.deadline, asker.context.ready_since
-
-
-def _grant(
-    asker: Asker,
-    frames: int,
-    reason: str,
-    *figures: float,
-    worth: float = 0.0,
-    plan: tuple[Step, ...] = (),
-    until: float = math.inf,
-) -> Grant:
-    entry = asker.entry
-    return Grant(
-        entry,
-        frames,
-        reason,
-        until=until,
-        fresh=entry.turn_since == -math.inf,
-        worth=worth or worth_of(asker.context, asker.priority),
-        figures=figures,
-        plan=plan,
-    )
