@@ -217,6 +217,11 @@ class Backlog:
                 return priority, deadline
         return 0, math.inf
 
+    def earliest(self) -> float:
+        """Return the earliest deadline of what waits; `math.inf` without one."""
+        firsts = [lane.first() for lane in self._lanes.values()]
+        return min([first for first in firsts if first is not None], default=math.inf)
+
     def outline(self, most: int) -> list[tuple[int, list[float]]]:
         """Return deadlines in the order of taking, by priority: about the first `most` of each."""
         lanes: list[tuple[int, list[float]]] = []

@@ -28,6 +28,7 @@ from .intake import Intake
 from .limits import LimitChanges, Limits, Overflow
 from .places import Places
 from .policy import ContextState, Entry, GroupState
+from .telling import can_wait, serves_soon
 
 __all__ = [
     "LATENCIES",
@@ -259,37 +260,21 @@ class ModelContext(Receiver[ContextOrder]):
                 yield server.state, entry
 
     def _tell_ready(self, now: float) -> None:
-        """Tell the groups; whoever takes the frame is the first to be told the next time.
+        """Tell the groups; whoever takes what waits, or will soon, is the first to be told the next time.
 
-        The others are spared where that one, which has the model, will answer a single frame in time.
+        Those are spared for which there is nothing to decide by it (see `telling`).
         """
-        servers, state = self._servers, self.state
+        servers, state, earliest = self._servers, self.state, self._backlog.earliest
+        several = len(servers) > 1
         for server in servers:
+            if server.state.plan and can_wait(server.state, state, earliest(), now):
+                continue
             server.ready(now)
-            if not state.waiting:
+            if not state.waiting or (several and serves_soon(server.state, state, earliest(), now)):
                 if server is not servers[0]:
                     servers.remove(server)
                     servers.insert(0, server)
                 return
-            if state.waiting == 1 and server is servers[0] and self._soon(server.state, now):
-                return
-
-    def _soon(self, group: GroupState, now: float) -> bool:
-        """Whether a busy group that has the model, and goes on with it, answers what comes next in time.
-
-        Not where another group may be quicker: then all of them are to look.
-        """
-        entry = group.by_context.get(self.state)
-        if entry is None or not group.in_flight or entry.program.key not in group.residents:
-            return False
-        if group.plan and group.plan[0].context is not self.state:
-            return False
-        service = entry.service.value
-        for _, there in self._homes():
-            if there.service.value < service:
-                return False
-        end = now + group.busy_for(now) + service + entry.transit.value
-        return end <= self._backlog.glance()[1] < math.inf
 
     def refused_by(self) -> RepertoryError:
         """Count a request that comes after the end of admission, and return its error."""

@@ -26,6 +26,7 @@ __all__ = [
     "DOUBT",
     "HOST_DELAY",
     "LOAD_RATE",
+    "QUICKER",
     "SERVICE_PRIOR",
     "SPARE",
     "SWAP_PRIOR",
@@ -44,6 +45,9 @@ __all__ = [
 
 SERVICE_PRIOR: Final = 0.001
 """Seconds that a frame is taken to hold a device before any was seen."""
+
+QUICKER: Final = 1.5
+"""How many times quicker a group must be to count as one of a quicker kind."""
 
 SPARE: Final = 10.0
 """How many times slower a spare group, the host's own processor, is taken to be before it was seen."""

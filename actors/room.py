@@ -99,17 +99,14 @@ def room_told(state: GroupState, evict: Collection[Program], now: float) -> str:
     """Put room into words: what is evicted, how large and how long idle it is, and what is free before."""
     parts: list[str] = []
     if evict:
-        served = dict.fromkeys((program.key for program in evict), -math.inf)
-        for entry in state.entries:
-            if (key := entry.program.key) in served:
-                served[key] = max(served[key], entry.served)
-        parts.append("evicts " + ", ".join(_victim_told(each, served[each.key], now) for each in evict))
+        parts.append("evicts " + ", ".join([_victim_told(state, victim, now) for victim in evict]))
     if state.memory is not None:
         free = state.memory - used(state.residents.values())
         parts.append(f"{free / _MB:.1f} of {state.memory / _MB:.1f} MB are free")
     return ": ".join(parts)
 
 
-def _victim_told(program: Program, served: float, now: float) -> str:
+def _victim_told(state: GroupState, program: Program, now: float) -> str:
+    served = max([entry.served for entry in state.by_program.get(program.key, ())], default=-math.inf)
     idle = f"idle {now - served:.1f} s" if served > -math.inf else "never served"
     return f"{program.name} ({program.footprint / _MB:.1f} MB, {idle})"

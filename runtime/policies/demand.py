@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final, final
+
+import msgspec
 
 from repertory.actors.policy import Entry, GroupState
 
@@ -19,8 +20,7 @@ _EPSILON: Final = 1e-9
 
 
 @final
-@dataclass(slots=True, eq=False)
-class Demand:
+class Demand(msgspec.Struct, eq=False):
     """The frames of one model that can be in time, the waiting ones first, then those foreseen.
 
     Attributes:
@@ -31,6 +31,7 @@ class Demand:
         waiting: frames that are there.
         arrivals: when each foreseen one comes.
         starts: when each, waiting or foreseen, must be started at the latest.
+        latest: when the last one must be.
         musts: for each of them, when it and those that wait behind it must be begun so that none is late.
     """
 
@@ -41,6 +42,7 @@ class Demand:
     waiting: int
     arrivals: list[float]
     starts: list[float]
+    latest: float
     musts: list[float]
 
     def serve(self, at: int, time: float, cut: float) -> list[tuple[int, float, int]]:
@@ -133,4 +135,4 @@ def demand_of(
             due += period
     if not starts:
         return None
-    return Demand(entry, service, load, value, waiting, arrivals, starts, musts)
+    return Demand(entry, service, load, value, waiting, arrivals, starts, max(starts), musts)

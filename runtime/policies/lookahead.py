@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final, TypeAlias, final
+
+import msgspec
 
 from .demand import Demand
 
@@ -16,8 +18,7 @@ _ROUNDS: Final = 3  # sequences that end in one slice go on within it so many ti
 
 
 @final
-@dataclass(slots=True, eq=False)
-class Ahead:
+class Ahead(msgspec.Struct, eq=False):
     """A sequence of stretches, by its last one.
 
     Attributes:
@@ -129,23 +130,23 @@ def _carried_on(before: Ahead, demands: Sequence[Demand], until: float, price: f
     moments: list[tuple[float, float, int]] = []
     askers: list[tuple[int, Demand, int, float]] = []
     for number, (demand, index) in enumerate(zip(demands, before.at, strict=True)):
-        musts = demand.musts
-        if index >= len(musts):
-            continue
         load = 0.0 if number in residents else demand.load
-        moment = musts[index] - load
+        if time + load > demand.latest or index >= len(demand.musts):
+            continue
+        moment = demand.musts[index] - load
         if moment > time:
             moments.append((moment, demand.value, number))
         if number != last:
             askers.append((number, demand, index, time + load))
     moments.sort()
+    first = moments[0][0] if moments else math.inf
     found: list[_Stretch] = []
     for number, demand, index, begin in askers:
         value, soonest = demand.value, begin + demand.service
-        ends = demand.serve(index, begin, max(soonest, until))
+        ends = demand.serve(index, begin, max(until, soonest))
         if not ends:
             continue
-        if moments and moments[0][0] < ends[-1][1]:
+        if first < ends[-1][1]:
             for moment in _breaks(moments, number, soonest, ends[-1][1], 2 * value):
                 ends += [end for end in demand.serve(index, begin, moment) if end not in ends]
         for upto, end, frames in ends:

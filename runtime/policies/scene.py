@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import Final, final
+
+import msgspec
 
 from repertory.actors.policy import ContextState, Entry, GroupState
 from repertory.actors.rhythm import SILENCE
@@ -18,6 +19,7 @@ __all__ = [
     "TIGHT",
     "Asker",
     "Scene",
+    "asker_of",
     "foreseen",
     "is_tight",
     "survey",
@@ -40,15 +42,17 @@ FRAMES: Final = 64
 
 
 @final
-class Asker:
+class Asker(msgspec.Struct, eq=False):
     """A model whose frames wait.
 
     Attributes:
         entry: the model on this group.
         context: the model.
         resident: whether its program is there.
-        load: seconds to make it so; 0 where it is.
+        swap: seconds that making it so takes.
+        load: those that it would take now; 0 where it is there.
         service: seconds of a frame.
+        least: seconds that a turn of it lasts at least.
         taken: frames that other groups will serve in time, the first ones.
         held: whether another group has it, or is about to.
         count: those that are left, at most `FRAMES`.
@@ -58,36 +62,20 @@ class Asker:
         must: when it must be begun so that nothing can be late, were all its deadlines like the first.
     """
 
-    __slots__ = (
-        "context",
-        "count",
-        "deadline",
-        "entry",
-        "held",
-        "load",
-        "must",
-        "priority",
-        "resident",
-        "service",
-        "span",
-        "taken",
-    )
-
-    def __init__(
-        self, state: GroupState, entry: Entry, *, resident: bool, taken: int = 0, held: bool = False
-    ) -> None:
-        self.entry = entry
-        self.context = context = entry.context
-        self.resident = resident
-        self.load = load = 0.0 if resident else state.swap_cost(entry)
-        self.service = service = state.service_cost(entry)
-        self.taken = taken
-        self.held = held
-        self.count = count = min(FRAMES, context.waiting) - taken
-        self.priority, deadline = context.glance()
-        self.deadline = deadline = deadline - entry.transit.value
-        self.span = load + count * service
-        self.must = deadline - load - count * service
+    entry: Entry
+    context: ContextState
+    resident: bool
+    swap: float
+    load: float
+    service: float
+    least: float
+    taken: int
+    held: bool
+    count: int
+    priority: int
+    deadline: float
+    span: float
+    must: float
 
     @property
     def worth(self) -> float:
@@ -96,6 +84,8 @@ class Asker:
 
     def can_be_in_time(self, begin: float) -> bool:
         """Whether any frame that waits, or a foreseen one, is in time if the model is begun at a moment."""
+        if self.deadline >= begin + self.load + self.service:
+            return True
         end = begin + self.load + self.service + self.entry.transit.value
         if any(deadlines[-1] >= end for _, deadlines in self.context.outline(FRAMES)):
             return True
@@ -104,8 +94,7 @@ class Asker:
 
 
 @final
-@dataclass(slots=True, eq=False)
-class Scene:
+class Scene(msgspec.Struct, eq=False):
     """One group at a moment.
 
     Attributes:
@@ -128,8 +117,8 @@ class Scene:
     away: list[Asker]
     granted: bool
     elsewhere: bool
-    passed: dict[Entry, str] = field(default_factory=dict[Entry, str])
-    foreseen: dict[bool, list[Entry]] = field(default_factory=dict[bool, list[Entry]])
+    passed: dict[Entry, str]
+    foreseen: dict[bool, list[Entry]]
     due_at: float = math.inf
 
     @property
@@ -152,6 +141,34 @@ def worth_of(context: ContextState, priority: int) -> float:
     return context.weight * CLASS ** max(-CLASSES, min(CLASSES, priority))
 
 
+def asker_of(state: GroupState, entry: Entry, *, resident: bool, taken: int = 0, held: bool = False) -> Asker:
+    """Look at a model whose frames wait."""
+    context = entry.context
+    swap, service = state.swap_cost(entry), state.service_cost(entry)
+    load = 0.0 if resident else swap
+    waiting = context.waiting
+    count = (min(FRAMES, waiting)) - taken
+    priority, deadline = context.glance()
+    deadline -= entry.transit.value
+    work = count * service
+    return Asker(
+        entry,
+        context,
+        resident,
+        swap,
+        load,
+        service,
+        max(service, swap),
+        taken,
+        held,
+        count,
+        priority,
+        deadline,
+        load + work,
+        deadline - load - work,
+    )
+
+
 def survey(state: GroupState, now: float) -> Scene:
     """Look at a group."""
     residents, several = state.residents, len(state.peers) > 1
@@ -171,7 +188,7 @@ def survey(state: GroupState, now: float) -> Scene:
             if several and left_to(state, entry, now) is not None:
                 elsewhere = True
                 continue
-            here.append(Asker(state, entry, resident=True))
+            here.append(asker_of(state, entry, resident=True))
         else:
             taken, held = 0, False
             if several:
@@ -179,17 +196,20 @@ def survey(state: GroupState, now: float) -> Scene:
                     holders = held_by_others(state)
                 if context in holders:
                     taken, held = served_by(holders[context], state, entry, now, free), True
-            if taken < min(FRAMES, context.waiting):
-                away.append(Asker(state, entry, resident=False, taken=taken, held=held))
+            if taken < FRAMES and taken < context.waiting:
+                away.append(asker_of(state, entry, resident=False, taken=taken, held=held))
             else:
                 elsewhere = True
-    return Scene(state, now, free, here, away, granted, elsewhere)
+    return Scene(state, now, free, here, away, granted, elsewhere, {}, {})
 
 
 def is_tight(state: GroupState, entry: Entry) -> bool:
     """Whether a model's requests can hardly wait for a swap: it had better be there before they come."""
-    service = state.service_cost(entry) + entry.transit.value
-    return entry.context.rhythm.allowance < TIGHT * state.swap_cost(entry) + service
+    swap, service = entry.swap, entry.service
+    spare = entry.context.rhythm.allowance - entry.transit.value
+    if swap.samples and service.samples:  # nearly always, and this is asked of every idle model
+        return spare < TIGHT * swap.value + service.value
+    return spare < TIGHT * state.swap_cost(entry) + state.service_cost(entry)
 
 
 def foreseen(scene: Scene) -> list[Entry]:
@@ -203,17 +223,33 @@ def foreseen(scene: Scene) -> list[Entry]:
     if found is None:
         found = scene.foreseen[steady] = [
             entry
-            for entry in scene.state.entries
-            if not entry.context.waiting
-            and (entry.context.rhythm.period or (not steady and _asked_of_late(scene, entry)))
-            and entry.context.rhythm.allowance >= entry.service.value + entry.transit.value
+            for entry in (_rhythmic(scene) if steady else _expected(scene))
+            if entry.context.rhythm.allowance >= entry.service.value + entry.transit.value
             and entry not in scene.passed
         ]
     return found
 
 
-def _asked_of_late(scene: Scene, entry: Entry) -> bool:
-    """Whether a model asked of late, and could hardly wait for a swap."""
-    rhythm = entry.context.rhythm
-    lately = scene.now - rhythm.last <= SILENCE * rhythm.gap and rhythm.allowance < _ROOMY
-    return lately and is_tight(scene.state, entry)
+def _rhythmic(scene: Scene) -> list[Entry]:
+    return [
+        entry for entry in scene.state.entries if entry.context.rhythm.period and not entry.context.waiting
+    ]
+
+
+def _expected(scene: Scene) -> list[Entry]:
+    """Return who has a rhythm, or asked of late and could hardly wait for a swap."""
+    state, now = scene.state, scene.now
+    found: list[Entry] = []
+    for entry in state.entries:
+        context = entry.context
+        rhythm = context.rhythm
+        if not context.waiting and (
+            rhythm.period
+            or (
+                now - rhythm.last <= SILENCE * rhythm.gap
+                and rhythm.allowance < _ROOMY
+                and is_tight(state, entry)
+            )
+        ):
+            found.append(entry)
+    return found

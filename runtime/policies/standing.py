@@ -6,12 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from repertory.actors.policy import ContextState, Entry, GroupState
+from repertory.actors.policy import QUICKER, ContextState, Entry, GroupState
 
-__all__ = ["DEAR", "QUICKER", "Holders", "best_placed", "held_by_others", "left_to", "served_by"]
-
-QUICKER = 1.5
-"""How many times quicker a group must be that slower ones leave a model's frames to, where it has time."""
+__all__ = ["DEAR", "Holders", "best_placed", "held_by_others", "left_to", "served_by"]
 
 DEAR = 4.0
 """How many swaps it counts that a model is gone whose requests cannot wait for one."""
@@ -43,26 +40,31 @@ def held_by_others(state: GroupState) -> Holders:
 
 def left_to(state: GroupState, entry: Entry, now: float) -> GroupState | None:
     """Return the quicker group that a slow one leaves a model's frames to, or None."""
+    if not entry.service.samples:
+        return None
     for peer in state.peers:
         there = peer.by_context.get(entry.context)
-        if peer is not state and there is not None and _yields(state, entry, peer, there, now):
-            return peer
+        if peer is not state and there is not None:
+            service = peer.service_cost(there)
+            if service * QUICKER <= entry.service.value and _yields(
+                state, entry, peer, there, service=service, now=now
+            ):
+                return peer
     return None
 
 
-def _yields(slow: GroupState, entry: Entry, peer: GroupState, there: Entry, now: float) -> bool:
-    """Whether a peer answers all that waits before a group could answer one, and is of a quicker kind."""
-    if not entry.service.samples or not peer.in_service:
-        return False
-    own, service = entry.service.value, peer.service_cost(there)
-    if service * QUICKER > own:
+def _yields(
+    slow: GroupState, entry: Entry, peer: GroupState, there: Entry, *, service: float, now: float
+) -> bool:
+    """Whether a peer, a frame of which takes so long, answers all before a group could answer one."""
+    if not peer.in_service:
         return False
     begin = peer.busy_for(now)
     if there.program.key not in peer.residents and peer.binding is not there:
         if peer.in_flight or peer.binding is not None:
             return False
         begin += peer.swap_cost(there)
-    return begin + entry.context.waiting * service < slow.busy_for(now) + own
+    return begin + entry.context.waiting * service < slow.busy_for(now) + entry.service.value
 
 
 def served_by(
@@ -78,16 +80,19 @@ def served_by(
         free: when this group is free.
     """
     context = entry.context
-    sooner = free + state.swap_cost(entry) + state.service_cost(entry)
+    own = state.service_cost(entry)
+    sooner = free + state.swap_cost(entry) + own
     if context.waiting == 1:
         deadlines = [context.glance()[1]]
     else:
         deadlines = [deadline for _, lane in context.outline(_MOST) for deadline in lane]
     taken = 0
     for peer, there in holders:
-        if _yields(peer, there, state, entry, now):
+        service = peer.service_cost(there)
+        slow = there.service.samples and own * QUICKER <= service
+        if slow and _yields(peer, there, state, entry, service=own, now=now):
             continue
-        begin, service = now + peer.busy_for(now), peer.service_cost(there)
+        begin = now + peer.busy_for(now)
         for deadline in deadlines[taken:] if taken else deadlines:
             begin += service
             if begin > (sooner if deadline == math.inf else deadline):

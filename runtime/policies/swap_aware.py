@@ -10,23 +10,22 @@ from repertory.actors.policy import Bind, Decision, Entry, Grant, GroupState, Po
 from repertory.actors.room import making_room, room_told
 from repertory.models.errors import ConfigError
 
+from .begun import first_frame, is_fresh, just_begun
 from .demand import Demand
+from .granting import grant_of
 from .in_order import in_order, spare_frames
-from .scene import FRAMES, Asker, Scene, foreseen, is_tight, survey, worth_of
+from .scene import FRAMES, Asker, Scene, foreseen, is_tight, survey
 from .standing import best_placed, held_by_others
 from .turns import INSTANT, due_turn
 from .weighing import Outlook, weigh
 
-__all__ = ["BESIDE", "KEPT", "SCARCE", "SHORT", "SwapAware"]
+__all__ = ["BESIDE", "KEPT", "SCARCE", "SwapAware"]
 
 KEPT: Final = 0.9
 """The share of a model's requests that were in time lately; where it is lower, one looks ahead."""
 
 SCARCE: Final = 0.1
 """Frames that a swap costs where device time is scarce: then models are bound ahead of foreseen frames."""
-
-SHORT: Final = 0.02
-"""Seconds that a first frame may last, or as long as its swap, though others are more urgent."""
 
 BESIDE: Final = 16
 """Frames of a grant where other resident models have work too."""
@@ -47,7 +46,7 @@ class SwapAware(Policy):
     In this order, and the first that applies decides:
 
     1. Nobody waits for a swap: whoever is resident goes on.
-    2. Who was just bound starts a frame at least.
+    2. Who was just bound starts a frame at least (asked first where one program may be resident).
     3. A turn is due: nobody waits for ever (see `turns`).
     4. All that wait will be in time one after the other: residents first, as long as there is slack for it,
        then the most pressing (see `in_order`). Likewise where nobody who waits is worth a swap.
@@ -64,7 +63,7 @@ class SwapAware(Policy):
         ConfigError: `width` or `candidates` is below 1, or `fairness` below 0.
     """
 
-    def __init__(self, *, width: int = 4, candidates: int = 8, fairness: float = 0.5) -> None:
+    def __init__(self, *, width: int = 4, candidates: int = 6, fairness: float = 0.5) -> None:
         if width < 1 or candidates < 1:
             raise ConfigError(f"width {width} and candidates {candidates} came, at least 1 is wanted")
         if not 0 <= fairness < math.inf:
@@ -78,6 +77,9 @@ class SwapAware(Policy):
             lone = _alone(state.entries[0], state)
             if lone is not None:
                 return lone
+        begun = first_frame(state, now)
+        if begun is not None:
+            return begun
         scene = survey(state, now)
         while True:
             decision = self._decide(scene)
@@ -88,11 +90,11 @@ class SwapAware(Policy):
         if not scene.away and not _must_be_ahead(scene):
             return _stay(scene)
         if scene.away:
-            if (begun := _just_begun(scene)) is not None:
+            if (begun := just_begun(scene)) is not None:
                 return begun
             if (due := due_turn(scene)) is not None:
                 why = "it has waited {:.3f} s for its turn" if due.feasible else _TOO_MANY
-                keep = {asker.entry.program.key for asker in scene.here if _is_fresh(asker)}
+                keep = {asker.entry.program.key for asker in scene.here if is_fresh(asker.entry)}
                 return _bind(scene, due.asker.entry, (), why, due.waited, keep=keep)
             if scene.state.capacity == 1:
                 passed = len(scene.passed)
@@ -128,24 +130,9 @@ def _stay(scene: Scene) -> Decision:
         return Wait("others serve what waits", until=scene.now + _LATER) if scene.elsewhere else _NOTHING
     if len(scene.here) == 1:
         asker = scene.here[0]
-        return _grant(asker, asker.context.waiting, "nobody else waits")
+        return grant_of(asker, asker.context.waiting, "nobody else waits")
     asker = min(scene.here, key=_urgency)
-    return _grant(asker, min(asker.count, BESIDE), "the most urgent of those that are resident")
-
-
-def _just_begun(scene: Scene) -> Decision | None:
-    """Who was bound starts a frame at least, unless it is a long one, and others are more urgent."""
-    for asker in scene.here:
-        if _is_fresh(asker) and asker.can_be_in_time(scene.free):
-            short = asker.service <= max(SHORT, scene.state.swap_cost(asker.entry))
-            if short or all(other.priority <= asker.priority for other in scene.away):
-                return _grant(asker, 1, "its turn has just begun")
-    return None
-
-
-def _is_fresh(asker: Asker) -> bool:
-    """Whether a resident was bound and has started no frame since."""
-    return not asker.entry.turn_frames and asker.entry.turn_since > -math.inf
+    return grant_of(asker, min(asker.count, BESIDE), "the most urgent of those that are resident")
 
 
 def _goes_on(scene: Scene) -> Decision | None:
@@ -164,7 +151,7 @@ def _goes_on(scene: Scene) -> Decision | None:
         if asker.must < step.end and asker.context.ready_since > step.start and asker.context not in known:
             return None
     frames, worth = min(frames, resident.count), resident.entry.worth
-    return _grant(resident, frames, "goes on as planned", worth=worth, plan=plan, until=scene.due_at)
+    return grant_of(resident, frames, "goes on as planned", worth=worth, plan=plan, until=scene.due_at)
 
 
 def _easy(scene: Scene) -> Decision | None:
@@ -177,7 +164,7 @@ def _easy(scene: Scene) -> Decision | None:
         frames = spare_frames(line.slack, scene.here[0])
         if frames:
             why = "all that wait will be in time, with {:.3f} s to spare"
-            return _grant(scene.here[0], frames, why, line.slack, until=scene.due_at)
+            return grant_of(scene.here[0], frames, why, line.slack, until=scene.due_at)
     elif scene.here and not scene.here[0].context.rhythm.period and not foreseen(scene):
         return _undisturbed(scene, scene.here[0])
     return None
@@ -198,7 +185,7 @@ def _undisturbed(scene: Scene, resident: Asker) -> Decision | None:
         elif asker.priority > resident.priority or asker.worth > price * asker.span:
             return None
     frames = max(1, min(FRAMES, spare_frames(slack, resident)))
-    return _grant(resident, frames, "nobody who waits is worth a swap", until=scene.due_at)
+    return grant_of(resident, frames, "nobody who waits is worth a swap", until=scene.due_at)
 
 
 def _begin(scene: Scene, outlook: Outlook) -> Decision | None:
@@ -218,7 +205,7 @@ def _begin(scene: Scene, outlook: Outlook) -> Decision | None:
     for asker in scene.here:
         if asker.entry is entry:
             frames = max(1, min(plan[0].frames, demand.waiting))
-            return _grant(asker, frames, "most worth", worth=demand.value, plan=plan, until=scene.due_at)
+            return grant_of(asker, frames, "most worth", worth=demand.value, plan=plan, until=scene.due_at)
     return _GRANTED
 
 
@@ -276,25 +263,3 @@ def _must_be_ahead(scene: Scene) -> bool:
 
 def _urgency(asker: Asker) -> tuple[int, float, float]:
     return -asker.priority, asker.deadline, asker.context.ready_since
-
-
-def _grant(
-    asker: Asker,
-    frames: int,
-    reason: str,
-    *figures: float,
-    worth: float = 0.0,
-    plan: tuple[Step, ...] = (),
-    until: float = math.inf,
-) -> Grant:
-    entry = asker.entry
-    return Grant(
-        entry,
-        frames,
-        reason,
-        until=until,
-        fresh=entry.turn_since == -math.inf,
-        worth=worth or worth_of(asker.context, asker.priority),
-        figures=figures,
-        plan=plan,
-    )

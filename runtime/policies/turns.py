@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Final, final
 
 from .scene import Asker, Scene
@@ -20,6 +21,7 @@ INSTANT: Final = 1e-4
 """Seconds that a decision foresees at least: less, and a coarse clock would not move meanwhile."""
 
 _EPSILON: Final = 1e-9
+_MOMENT: Final = itemgetter(0)
 
 
 @final
@@ -46,20 +48,27 @@ class _Round:
 
     Attributes:
         length: seconds from one turn of a model to its next.
+        longest: seconds that a swap, and a frame before and after it, take at most.
     """
 
-    def __init__(self, scene: Scene, line: Sequence[Asker]) -> None:
-        self._scene = scene
-        askers = [*scene.here, *line]
-        loads = sum([_load(scene, asker) for asker in askers])
-        longest = SPAN * max([asker.context.max_wait for asker in askers])
-        self.length = max(loads, min(longest, (OVERHEAD + 1) * loads))
-        self._spread = (self.length - loads) / sum([asker.context.weight for asker in askers])
+    __slots__ = ("_spread", "length", "longest")
+
+    def __init__(self, askers: Sequence[Asker]) -> None:
+        swaps = weights = wait = longest = 0.0
+        for asker in askers:
+            context = asker.context
+            swaps += asker.swap
+            weights += context.weight
+            wait = max(wait, context.max_wait)
+            longest = max(longest, asker.swap + 2 * asker.service)
+        self.length = max(swaps, min(SPAN * wait, (OVERHEAD + 1) * swaps))
+        self.longest = longest
+        self._spread = (self.length - swaps) / weights
 
     def share(self, asker: Asker) -> float:
         """Return how long a turn lasts, without the swap: by weight, but never shorter than the swap."""
-        least = _least(self._scene, asker)
-        return max(least, asker.context.weight * self._spread)
+        share: float = asker.context.weight * self._spread
+        return max(asker.least, share)
 
 
 def due_turn(scene: Scene) -> Due | None:
@@ -74,29 +83,25 @@ def due_turn(scene: Scene) -> Due | None:
     line = [asker for asker in scene.away if not asker.held]
     if not line or len(line) + len(scene.here) == 1:
         return None
-    round_ = _Round(scene, line)
+    round_ = _Round([*scene.here, *line])
     shared = least = -math.inf
     if len(scene.state.residents) >= scene.state.capacity:
         for asker in scene.here:
             since = asker.entry.turn_since
             shared = max(shared, since + round_.share(asker))
-            least = max(least, since + _least(scene, asker))
-    longest = max([_load(scene, asker) + 2 * asker.service for asker in (*scene.here, *line)])
-    bounds = {asker: _bound(asker, longest) for asker in line}
-    line.sort(key=bounds.__getitem__)
-    before, feasible, moments = 0.0, True, list[float]()
-    for asker in line:
-        span = asker.load + round_.share(asker)
-        usual = asker.context.hungry_since + round_.length - span
-        bound = bounds[asker] - before
-        moments.append(min(max(usual, shared), max(bound, least)))
-        before += asker.load + _least(scene, asker)
+            least = max(least, since + asker.least)
+    before, feasible, moments = 0.0, True, list[tuple[float, Asker]]()
+    for bound, asker in sorted([(_bound(asker, round_.longest), asker) for asker in line], key=_MOMENT):
+        usual = asker.context.hungry_since + round_.length - (asker.load + round_.share(asker))
+        moments.append((min(max(usual, shared), max(bound - before, least)), asker))
+        before += asker.load + asker.least
         feasible = feasible and before <= SPAN * asker.context.max_wait
-    earliest = min(moments)
+    moments.sort(key=_MOMENT)
+    earliest = moments[0][0]
     if scene.free < earliest - _EPSILON:
         scene.due_at = max(earliest, scene.now + INSTANT)
         return None
-    for moment, asker in sorted(zip(moments, line, strict=True), key=_moment):
+    for moment, asker in moments:
         if scene.free < moment - _EPSILON and feasible:
             break
         if asker.can_be_in_time(scene.free):
@@ -104,20 +109,8 @@ def due_turn(scene: Scene) -> Due | None:
     return None
 
 
-def _least(scene: Scene, asker: Asker) -> float:
-    """Return how long a turn lasts at least."""
-    return max(_load(scene, asker), asker.service)
-
-
-def _load(scene: Scene, asker: Asker) -> float:
-    return asker.load or scene.state.swap_cost(asker.entry)
-
-
 def _bound(asker: Asker, longest: float) -> float:
     """When a turn must begin at the latest, by `max_wait` alone: what runs then is not interrupted."""
-    longest_wait = asker.context.max_wait
-    return asker.context.hungry_since + longest_wait - max((1 - SPAN) * longest_wait, longest) - asker.load
-
-
-def _moment(pair: tuple[float, Asker]) -> float:
-    return pair[0]
+    context = asker.context
+    longest_wait = context.max_wait
+    return context.hungry_since + longest_wait - max((1 - SPAN) * longest_wait, longest) - asker.load

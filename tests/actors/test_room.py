@@ -23,7 +23,9 @@ def _group(*entries: Entry, capacity: int = 8, memory: int | None = None, pinned
     """Return a group on which all entries are resident."""
     residents = {entry.program.key: entry.program for entry in entries}
     keys = {f"key of {name}" for name in pinned}
-    return GroupState("group", capacity, memory, entries=list(entries), residents=residents, pinned=keys)
+    state = GroupState("group", capacity, memory, entries=list(entries), residents=residents, pinned=keys)
+    state.by_program = {entry.program.key: [entry] for entry in entries}
+    return state
 
 
 def _evicted(state: GroupState, entry: Entry) -> str | None:

@@ -1,0 +1,65 @@
+"""A turn that has just begun: who was bound has at least one frame of it."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from repertory.actors.policy import Decision, Entry, GroupState
+
+from .granting import grant_of
+from .scene import Asker, Scene, asker_of
+from .standing import left_to
+
+__all__ = ["SHORT", "first_frame", "is_fresh", "just_begun"]
+
+SHORT: Final = 0.02
+"""Seconds that a first frame may last, or as long as its swap, though others are more urgent."""
+
+
+def first_frame(state: GroupState, now: float) -> Decision | None:
+    """Start a short frame of who was just bound: it is due to it, whoever else waits."""
+    if state.capacity > 1:
+        return None
+    for key in state.residents:
+        for entry in state.by_program.get(key, ()):
+            if is_fresh(entry) and entry.ready and not entry.granted and _others_wait(state, entry, now):
+                asker = asker_of(state, entry, resident=True)
+                if _is_short(asker) and asker.can_be_in_time(now + state.busy_for(now)):
+                    return _begin_turn(state, asker)
+    return None
+
+
+def _others_wait(state: GroupState, fresh: Entry, now: float) -> bool:
+    """Whether others wait beside who was just bound, and no quicker group is to serve it."""
+    if left_to(state, fresh, now) is not None:
+        return False
+    return any(entry.context.waiting for entry in state.entries if entry is not fresh)
+
+
+def _is_short(asker: Asker) -> bool:
+    return asker.service <= max(SHORT, asker.swap)
+
+
+def _begin_turn(state: GroupState, asker: Asker) -> Decision:
+    """Start one frame; what was foreseen with the bind stays foreseen."""
+    plan = state.plan
+    known = plan if plan and plan[0].context is asker.context else ()
+    return grant_of(asker, 1, "its turn has just begun", plan=known)
+
+
+def just_begun(scene: Scene) -> Decision | None:
+    """Who was bound starts a frame at least, unless it is a long one, and others are more urgent."""
+    for asker in scene.here:
+        if (
+            is_fresh(asker.entry)
+            and asker.can_be_in_time(scene.free)
+            and (_is_short(asker) or all(other.priority <= asker.priority for other in scene.away))
+        ):
+            return _begin_turn(scene.state, asker)
+    return None
+
+
+def is_fresh(entry: Entry) -> bool:
+    """Whether a resident was bound and has started no frame since."""
+    return not entry.turn_frames and entry.turn_since > -math.inf
