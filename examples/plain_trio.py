@@ -8,7 +8,7 @@ import numpy as np
 import trio
 
 import repertory
-from repertory import DeadlineExceeded, Limits, Overflow, Superseded, TensorSpec
+from repertory import DeadlineExceeded, DeadlineUnreachable, Limits, Overflow, Superseded, TensorSpec
 
 DEVICE = "sim://?service_ms=8&swap_ms=30"
 FRAMES, PERIOD = 40, 0.02
@@ -26,7 +26,7 @@ async def watch(model: repertory.Model, image: np.ndarray, seen: Counter[str]) -
             seen["answered"] += boxes.shape == (10, 4)
         except Superseded:
             seen["superseded"] += 1
-        except DeadlineExceeded:
+        except (DeadlineExceeded, DeadlineUnreachable):  # at the deadline, or as soon as it is out of reach
             seen["late"] += 1
     seen["given up"] += patience.cancelled_caught
 

@@ -16,6 +16,8 @@ __all__ = ["SHORT", "first_frame", "is_fresh", "just_begun"]
 SHORT: Final = 0.02
 """Seconds that a first frame may last, or as long as its swap, though others are more urgent."""
 
+_BEGUN: Final = "its turn has just begun"
+
 
 def first_frame(state: GroupState, now: float) -> Decision | None:
     """Start a short frame of who was just bound: it is due to it, whoever else waits."""
@@ -26,7 +28,7 @@ def first_frame(state: GroupState, now: float) -> Decision | None:
             if is_fresh(entry) and entry.ready and not entry.granted and _others_wait(state, entry, now):
                 asker = asker_of(state, entry, resident=True)
                 if _is_short(asker) and asker.can_be_in_time(now + state.busy_for(now)):
-                    return _begin_turn(state, asker)
+                    return grant_of(asker, 1, _BEGUN)
     return None
 
 
@@ -41,13 +43,6 @@ def _is_short(asker: Asker) -> bool:
     return asker.service <= max(SHORT, asker.swap)
 
 
-def _begin_turn(state: GroupState, asker: Asker) -> Decision:
-    """Start one frame; what was foreseen with the bind stays foreseen."""
-    plan = state.plan
-    known = plan if plan and plan[0].context is asker.context else ()
-    return grant_of(asker, 1, "its turn has just begun", plan=known)
-
-
 def just_begun(scene: Scene) -> Decision | None:
     """Who was bound starts a frame at least, unless it is a long one, and others are more urgent."""
     for asker in scene.here:
@@ -56,7 +51,7 @@ def just_begun(scene: Scene) -> Decision | None:
             and asker.can_be_in_time(scene.free)
             and (_is_short(asker) or all(other.priority <= asker.priority for other in scene.away))
         ):
-            return _begin_turn(scene.state, asker)
+            return grant_of(asker, 1, _BEGUN)
     return None
 
 

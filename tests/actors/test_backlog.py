@@ -85,6 +85,12 @@ class BacklogMachine(RuleBasedStateMachine):
         assert self.backlog.arrivals(3) == came[:3]  # in this machine, frames are offered at their numbers
 
     @invariant()
+    def it_tells_what_is_due(self) -> None:
+        for priority in range(-2, 3):
+            due = [frame for frame in self._sorted() if frame.priority == priority and frame.deadline < 3.0]
+            assert self.backlog.due(priority, 3.0) == due
+
+    @invariant()
     def it_keeps_few_of_those_that_settled(self) -> None:
         assert _stored(self.backlog) <= 2 * self.backlog.count + SLACK
 
@@ -104,6 +110,19 @@ def test_settled_frames_never_pile_up(deadlines: list[float]) -> None:
         assert _stored(backlog) <= SLACK + 1
     assert backlog.pop() is None
     assert (backlog.count, backlog.nbytes) == (0, 0)
+
+
+def test_what_is_due_has_a_deadline_before_the_moment() -> None:
+    backlog = Backlog()
+    assert backlog.due(0, math.inf) == []
+    frames = [frame_of(seq=seq, deadline=deadline) for seq, deadline in enumerate((3.0, 1.0, 2.0, math.inf))]
+    for frame in frames:
+        backlog.push(frame)
+    assert backlog.due(0, 2.0) == [frames[1]]
+    assert backlog.due(0, math.inf) == [frames[1], frames[2], frames[0]]
+    frames[1].settle(Outcome.CANCELLED)
+    assert backlog.due(0, 2.5) == [frames[2]]
+    assert backlog.due(1, math.inf) == []
 
 
 def test_frames_that_come_back_keep_their_order() -> None:

@@ -325,7 +325,7 @@ async def test_deadline_in_the_past_is_refused(stage: Stage) -> None:
 async def test_take_passes_over_what_has_expired(stage: Stage) -> None:
     context = stage.context()
     now = anyio.current_time()
-    late = stage.offer(context, deadline=now + 1)
+    late = stage.offer(context, deadline=now + 1, expires=now + 1)
     in_time = stage.offer(context, deadline=now + 2)
     assert context.take(now + 1) is in_time
     assert isinstance(late.error, DeadlineExceeded)

@@ -59,7 +59,7 @@ def test_a_load_with_late_frames_replays_too(
 ) -> None:
     monkeypatch.setattr(load, "TIMEOUT", 0.1)
     first, second = [load.simulate(backend, seed=3, seconds=5.0, keep=True) for _ in range(2)]
-    assert first.ends["DeadlineExceeded"] > 30
+    assert first.ends["DeadlineExceeded"] + first.ends["DeadlineUnreachable"] > 30
     assert first.ends["answered"] > 50
     assert first.lines == second.lines
 

@@ -68,7 +68,7 @@ class Caller:
             except DeadlineExceeded:
                 self.end = "late"
             except DeadlineUnreachable:
-                self.end = "refused"
+                self.end = "told early"
             else:
                 right = answer.tobytes() == expected(self.net, image(self.number))[0].tobytes()
                 self.end = "answered" if right else "wrong"
@@ -132,23 +132,25 @@ async def test_a_storm_of_cancels_harms_nobody_else(
 
     for caller in callers:
         if caller.cancel is None:
-            assert caller.end == "answered" or (caller.end in {"late", "refused"} and caller.timeout)
+            assert caller.end == "answered" or (caller.end in {"late", "told early"} and caller.timeout)
         else:
             assert caller.end in {"answered", "cancelled", "never asked"}
     ends = Counter(caller.end for caller in callers)
     assert ends["cancelled"] > CALLERS // 10
-    assert ends["late"] + ends["refused"]
+    assert ends["late"] + ends["told early"]
     books = statistics.models.values()
     assert all(map(reconciles, books))
     assert [(book.waiting, book.in_flight) for book in books] == [(0, 0)] * 3
     answered = sum(book.answered for book in books) - 3
     cancelled = sum(book.cancelled for book in books)
     assert sum(book.expired for book in books) == ends["late"]
-    assert sum(book.refused.get("deadline", 0) for book in books) == ends["refused"]
+    withdrawn = sum(book.withdrawn for book in books)
+    refused = sum(book.refused.get("deadline", 0) for book in books)
+    assert withdrawn + refused == ends["told early"]
     # a cancel may come when the outcome is fixed already, or before the request was admitted
     assert 0 <= answered - ends["answered"] <= 5
     assert 0 <= ends["cancelled"] - cancelled <= 5
-    assert sum(book.admitted for book in books) == answered + cancelled + ends["late"] + 3
+    assert sum(book.admitted for book in books) == answered + cancelled + ends["late"] + withdrawn + 3
     (group,) = statistics.groups.values()
     assert (group.in_flight, group.incarnations) == (0, 1)
     assert group.swaps > 3

@@ -8,6 +8,7 @@ from copy import copy
 from dataclasses import fields
 from random import Random
 
+from repertory.actors.commitment import commitment
 from repertory.actors.estimate import Estimate
 from repertory.actors.load import Load
 from repertory.actors.policy import Bind, ContextState, Decision, Entry, Grant, GroupState, Step, Wait
@@ -161,6 +162,8 @@ def test_every_state_has_an_answer_that_can_be_carried_out() -> None:
         assert decision.reason.format(*decision.figures)
         assert all(step.start <= step.end and step.frames >= 0 for step in decision.plan), decision
         assert not (wrong := _objection(decision, state, now)), f"seed {seed}: {wrong}: {decision}"
+        committed = commitment(decision, state, now)
+        assert committed is None or now <= committed.until < math.inf, f"seed {seed}: {committed}"
     assert all(kinds[kind] > STATES / 20 for kind in (Grant, Bind, Wait)), kinds
 
 

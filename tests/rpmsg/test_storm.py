@@ -13,7 +13,7 @@ from typing import final
 import anyio
 import pytest
 
-from repertory.models.errors import DeadlineExceeded, DeviceError
+from repertory.models.errors import DeadlineExceeded, DeadlineUnreachable, DeviceError
 from repertory.runtime.model import Model
 from repertory.transports.rpmsg.simulator.dsp import SimulatedDsp
 from repertory.transports.rpmsg.simulator.faults import Fault, Kind, Seen
@@ -94,7 +94,7 @@ class Storm:
     async def _ask(self, model: Model, number: int) -> str:
         try:
             found = await model.infer(tensor(number), timeout=self._draw.choice([None, None, 0.05]))
-        except (DeviceError, DeadlineExceeded) as error:
+        except (DeviceError, DeadlineExceeded, DeadlineUnreachable) as error:
             return type(error).__name__
         return "right" if found.tobytes() == answer(number, model.name) else "wrong"
 
