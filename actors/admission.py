@@ -123,7 +123,9 @@ def _begin(group: GroupState, entry: Entry, now: float, priority: int) -> float:
         return begin
     first, one_by_one = group.committed, group.bind_needs_idle or group.binding is not None
     if first is not None and first.delays(entry.context, priority):
-        begin, one_by_one = max(begin, first.until - now), True
+        begin, one_by_one = max(begin, first.left(begin, now)), True
+        if first.program == entry.program.key:
+            return begin
     elif entry.program.key in group.residents:
         return begin
     if not entry.swap.samples and not group.swap.samples:

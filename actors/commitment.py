@@ -11,17 +11,20 @@ def commitment(decision: Decision, state: GroupState, now: float) -> Commitment 
     """Return what a group does before it would serve anybody else; None where that is nothing certain.
 
     Only frames that wait count: for those that are foreseen a policy may change its mind. Nor is anything
-    certain where several programs may be resident, for all of them are served side by side.
+    certain where several programs may be resident, for all of them are served side by side. Times that are
+    not known count for nothing.
     """
     if state.capacity > 1 or isinstance(decision, Wait):
         return None
     entry, context = decision.entry, decision.entry.context
-    service, begin = state.service_cost(entry), now + state.busy_for(now)
+    service, load = entry.service.value, 0.0
+    begin = now + state.busy_for(now)
     if isinstance(decision, Bind):
         planned = decision.plan[0].frames if decision.plan else 1
         frames = max(1, min(planned, context.waiting))
-        until = begin + state.swap_cost(entry) + frames * service
+        load = state.swap_cost(entry) if entry.swap.samples or state.swap.samples else 0.0
+        until = begin + load + frames * service
     else:
         until = begin + min(decision.frames, context.waiting) * service
         until = min(until, max(decision.until, begin) + service)
-    return Commitment(context, context.glance()[0], now, until)
+    return Commitment(context, entry.program.key, context.glance()[0], now, until, load, service)

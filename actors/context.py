@@ -213,6 +213,7 @@ class ModelContext(Receiver[ContextOrder]):
             or (intake is not None and intake.full(nbytes))
         ):
             self._make_room(nbytes)
+        frame.expires = expires
         if expires < math.inf:
             self._wheel.add(frame, expires)
         self.admitted += 1
@@ -242,7 +243,7 @@ class ModelContext(Receiver[ContextOrder]):
     def review(self, now: float) -> None:
         """A group is committed to another model: end what waits here and cannot be met any more.
 
-        Those stay whose caller ends them himself, by a scope's deadline alone.
+        Those stay whose caller ends them himself, by his scope's deadline.
         """
         for priority, (earliest, *_) in self._backlog.outline(1):
             if earliest == math.inf or self.admission.within(earliest - now, 0, now, priority):
@@ -250,7 +251,7 @@ class ModelContext(Receiver[ContextOrder]):
             soonest, _ = self.admission.soonest((), now, priority)
             if self.admission.believes(now):
                 for frame in self._backlog.due(priority, now + soonest - LENIENCE):
-                    if frame.bucket is not None:
+                    if now < frame.deadline == frame.expires:
                         self._withdraw(frame, soonest, now)
 
     def _homes(self) -> Iterator[tuple[GroupState, Entry]]:
@@ -325,7 +326,7 @@ class ModelContext(Receiver[ContextOrder]):
                     self.longest_wait = now - state.hungry_since
                 state.hungry_since = now if state.waiting else math.inf
                 return frame
-            if frame.bucket is not None and now < frame.deadline:
+            if now < frame.deadline == frame.expires:
                 self._withdraw(frame, service, now)
             else:
                 self.expire(frame)

@@ -130,21 +130,31 @@ class Commitment(msgspec.Struct, frozen=True):
 
     Attributes:
         context: whose frames.
+        program: key of what serves them.
         priority: of what is taken next of them.
         since: when that was decided.
         until: when those that waited then are done.
+        load: seconds of the swap that it begins with, as far as that is known.
+        service: seconds of a frame, likewise.
     """
 
     context: ContextState
+    program: str
     priority: int
     since: float
     until: float
+    load: float
+    service: float
 
     def delays(self, context: ContextState, priority: int) -> bool:
         """Whether frames of that priority come after it: what waited already was decided against."""
         if context is self.context or priority > self.priority:
             return False
         return context.waiting > 0 and context.ready_since <= self.since
+
+    def left(self, busy: float, now: float) -> float:
+        """Return for how long it goes on, where the device is busy so long: less where callers gave up."""
+        return min(self.until - now, busy + self.load + self.context.waiting * self.service)
 
 
 @final

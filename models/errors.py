@@ -76,7 +76,7 @@ class Superseded(RepertoryError):
 
 @final
 class DeadlineUnreachable(RepertoryError):
-    """Nobody is at fault: the deadline could not be met any more, at admission or while the request waited."""
+    """Nobody is at fault: the deadline could not be met any more, at admission or while it waited."""
 
 
 @final

@@ -28,7 +28,6 @@ from repertory.transports.loop import Loop
 __all__ = ["Model"]
 
 _REAL = (int, float, np.integer, np.floating)
-_LATE = (Outcome.EXPIRED, Outcome.WITHDRAWN)
 _MOMENT = 0.1  # seconds; a scope whose deadline has passed is cancelled in the event loop's next steps
 
 
@@ -158,7 +157,7 @@ class Model:
 
     async def _raise_end(self, frame: Frame, own: float) -> None:
         """Raise what a request ended in."""
-        if frame.outcome in _LATE and frame.deadline < own:
+        if frame.outcome is Outcome.EXPIRED and frame.deadline < own:
             await self._leave_to_the_caller(frame)
         assert frame.error is not None, "every outcome but an answer has its error"
         raise frame.error

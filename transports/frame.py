@@ -62,6 +62,8 @@ class Frame(msgspec.Struct, eq=False):
             device's completion.
         slot: where the caller waits.
         deadline: absolute, on the loop's clock; `math.inf` without one.
+        expires: when the runtime itself ends it: later than the deadline where that is the caller's own
+            scope's, who ends it himself.
         priority: larger is more urgent.
         nbytes: bytes of the inputs.
         program: what holds the network on the device that takes it; set by the taker.
@@ -87,6 +89,7 @@ class Frame(msgspec.Struct, eq=False):
     offered: float = 0.0
     started: float | None = None
     attempts: int = 0
+    expires: float = math.inf
     bucket: dict[Timed, None] | None = None
     outcome: Outcome | None = None
     outputs: tuple[Array, ...] | None = None

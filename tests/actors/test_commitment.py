@@ -8,6 +8,7 @@ import pytest
 
 from repertory.actors.admission import Admission
 from repertory.actors.commitment import commitment
+from repertory.actors.estimate import Estimate
 from repertory.actors.policy import Bind, Commitment, ContextState, Entry, Grant, GroupState, Step, Wait
 from repertory.models.program import Program
 
@@ -102,7 +103,37 @@ def test_whom_it_delays() -> None:
     assert not committed.delays(there.context, 0), "what comes now was not decided against"
 
 
+def test_it_ends_early_where_callers_give_up() -> None:
+    here = _entry("here", waiting=5)
+    group = _group(here)
+    committed = commitment(Grant(here, 5, ""), group, NOW)
+    assert committed is not None
+    assert committed.left(0.0, NOW + 0.01) == pytest.approx(0.04)
+    here.context.waiting = 2
+    assert committed.left(0.0, NOW + 0.01) == pytest.approx(0.02)
+    here.context.waiting = 0
+    assert committed.left(0.007, NOW + 0.01) == pytest.approx(0.007), "what is started goes on"
+    swap = commitment(Bind(here, (), ""), group, NOW)
+    assert swap is not None
+    assert swap.left(0.0, NOW) == pytest.approx(SWAP), "and so does a swap"
+
+
+def test_what_is_not_known_counts_for_nothing() -> None:
+    here = _entry("here", waiting=5)
+    group = _group(here)
+    here.service, here.swap = Estimate(), Estimate()
+    assert _until(Grant(here, 5, ""), group) == 0
+    assert _until(Bind(here, (), ""), group) == 0
+    group.swap.add(SWAP)
+    assert _until(Bind(here, (), ""), group) == pytest.approx(SWAP)
+
+
 # -- admission behind it ---------------------------------------------------------------------------
+
+
+def _first(entry: Entry, seconds: float) -> Commitment:
+    """Return that a group serves a model for so long."""
+    return Commitment(entry.context, entry.program.key, 0, NOW, NOW + seconds, 1.0, 1.0)
 
 
 def _soonest(group: GroupState, entry: Entry, priority: int = 0) -> float:
@@ -118,7 +149,7 @@ def test_a_request_behind_a_commitment_comes_after_it_and_its_swap() -> None:
     here, there = _entry("here"), _entry("there", waiting=1)
     group = _group(here, there)
     assert _soonest(group, there) == pytest.approx(SWAP + SERVICE)
-    group.committed = Commitment(here.context, 0, NOW, NOW + 0.5)
+    group.committed = _first(here, 0.5)
     assert _soonest(group, there) == pytest.approx(0.5 + SWAP + SERVICE)
     assert _soonest(group, there, priority=1) == pytest.approx(SWAP + SERVICE)
     group.bind_needs_idle = False
@@ -129,30 +160,25 @@ def test_a_request_behind_a_commitment_comes_after_it_and_its_swap() -> None:
 def test_a_resident_that_must_go_for_another_comes_back_by_a_swap() -> None:
     here, there = _entry("here", waiting=1), _entry("there", waiting=3)
     group = _group(here, there)
-    group.committed = Commitment(there.context, 0, NOW, NOW + 0.06)
+    group.committed = _first(there, 0.06)
     assert _soonest(group, here) == pytest.approx(0.06 + SWAP + SERVICE)
-    group.committed = Commitment(there.context, 0, NOW, NOW - 1)
+    group.committed = _first(there, -1)
     assert _soonest(group, here) == pytest.approx(SWAP + SERVICE), "it took less time than was thought"
     group.binding, group.bind_began = here, NOW
     assert _soonest(group, here) == pytest.approx(SWAP + SERVICE), "it is being made resident"
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="a swap is counted for a model that shares the resident program",
-)
 def test_a_model_that_shares_the_program_needs_no_swap() -> None:
     here, there = _entry("here", waiting=3, file="net"), _entry("there", waiting=1, file="net")
     group = _group(here, there)
-    group.committed = Commitment(here.context, 0, NOW, NOW + 0.03)
+    group.committed = _first(here, 0.03)
     assert _soonest(group, there) == pytest.approx(0.03 + SERVICE)
 
 
 def test_another_group_that_is_free_is_soonest() -> None:
     here, there, elsewhere = _entry("here"), _entry("there", waiting=1), _entry("there")
     busy, free = _group(here, there), _group(elsewhere)
-    busy.committed = Commitment(here.context, 0, NOW, NOW + 0.5)
+    busy.committed = _first(here, 0.5)
     free.by_context = {there.context: elsewhere}
     elsewhere.context = there.context
     admission = Admission(lambda: [(busy, there), (free, elsewhere)])

@@ -200,17 +200,3 @@ def _copied(value: object) -> object:
             return copy(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         case _:
             return value
-
-
-def test_what_was_foreseen_with_a_swap_stays_foreseen_after_its_first_frame() -> None:
-    fresh, other = ContextState("a", 3), ContextState("b", 1)
-    programs = [Program(name, name, (), footprint=1, scratch=0, image=None) for name in "ab"]
-    entries = [Entry(fresh, programs[0], turn_since=1.0), Entry(other, programs[1])]
-    plan = (Step(fresh, 1.0, 1.1, 3), Step(other, 1.1, 1.2, 1))
-    state = GroupState("group", entries=entries, residents={"a": programs[0]}, plan=plan)
-    slowly = SwapAware().decide(state, 1.01)
-    state.by_program = {"a": entries[:1], "b": entries[1:]}
-    decision = SwapAware().decide(state, 1.01)
-    assert decision == slowly
-    assert isinstance(decision, Grant)
-    assert (decision.entry, decision.frames, decision.plan) == (entries[0], 1, plan)

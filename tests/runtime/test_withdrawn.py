@@ -151,11 +151,6 @@ async def test_what_another_group_may_do_is_not_withdrawn(tasks: TaskGroup) -> N
         assert rt.statistics().models["waits"].withdrawn == 0
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="a swap is counted for a model that shares the resident program",
-)
 async def test_models_of_one_program_need_no_swap_behind_each_other(tasks: TaskGroup) -> None:
     async with open_virtual(DEVICE, policy=_Resident()) as rt:
         file = sketched("net")
@@ -167,11 +162,6 @@ async def test_models_of_one_program_need_no_swap_behind_each_other(tasks: TaskG
         assert request.answered_by("net")
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=DeadlineUnreachable,
-    reason="a scope's deadline counts for who has a later one of its own",
-)
 async def test_a_scope_ends_in_its_own_way_beside_a_later_timeout(tasks: TaskGroup) -> None:
     async with open_virtual(DEVICE, policy=_Resident()) as rt:
         waits, served = await _two(rt)
