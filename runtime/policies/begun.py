@@ -28,7 +28,7 @@ def first_frame(state: GroupState, now: float) -> Decision | None:
             if is_fresh(entry) and entry.ready and not entry.granted and _others_wait(state, entry, now):
                 asker = asker_of(state, entry, resident=True)
                 if _is_short(asker) and asker.can_be_in_time(now + state.busy_for(now)):
-                    return grant_of(asker, 1, _BEGUN)
+                    return grant_of(asker, _counted_on(state, asker), _BEGUN)
     return None
 
 
@@ -43,6 +43,13 @@ def _is_short(asker: Asker) -> bool:
     return asker.service <= max(SHORT, asker.swap)
 
 
+def _counted_on(state: GroupState, asker: Asker) -> int:
+    """Return how many frames the swap was decided for: those of them that wait, one at least."""
+    plan = state.plan
+    planned = plan[0].frames if plan and plan[0].context is asker.context else 1
+    return max(1, min(planned, asker.count))
+
+
 def just_begun(scene: Scene) -> Decision | None:
     """Who was bound starts a frame at least, unless it is a long one, and others are more urgent."""
     for asker in scene.here:
@@ -51,7 +58,7 @@ def just_begun(scene: Scene) -> Decision | None:
             and asker.can_be_in_time(scene.free)
             and (_is_short(asker) or all(other.priority <= asker.priority for other in scene.away))
         ):
-            return grant_of(asker, 1, _BEGUN)
+            return grant_of(asker, _counted_on(scene.state, asker), _BEGUN)
     return None
 
 

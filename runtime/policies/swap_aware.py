@@ -159,8 +159,11 @@ def _easy(scene: Scene) -> Decision | None:
     line = None if _is_losing(scene) else in_order(scene)
     if line is not None:
         if not scene.here:
-            first = line.first.entry
-            return None if scene.granted else _bind(scene, first, (), "all that wait will be in time")
+            if scene.granted:
+                return None
+            first = line.first
+            plan = (Step(first.context, scene.free, scene.free, first.count),)
+            return _bind(scene, first.entry, plan, "all that wait will be in time")
         frames = spare_frames(line.slack, scene.here[0])
         if frames:
             why = "all that wait will be in time, with {:.3f} s to spare"
