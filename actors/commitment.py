@@ -23,8 +23,8 @@ def commitment(decision: Decision, state: GroupState, now: float) -> Commitment 
         planned = decision.plan[0].frames if decision.plan else 1
         frames = max(1, min(planned, context.waiting))
         load = state.swap_cost(entry) if entry.swap.samples or state.swap.samples else 0.0
-        until = begin + load + frames * service
+        until = latest = begin + load + frames * service
     else:
-        until = begin + min(decision.frames, context.waiting) * service
-        until = min(until, max(decision.until, begin) + service)
-    return Commitment(context, entry.program.key, context.glance()[0], now, until, load, service)
+        latest = min(begin + decision.frames * service, max(decision.until, begin) + service)
+        until = min(begin + context.waiting * service, latest)
+    return Commitment(context, entry.program.key, context.glance()[0], now, until, latest, load, service)

@@ -268,7 +268,7 @@ class ModelContext(Receiver[ContextOrder]):
         servers, state, earliest = self._servers, self.state, self._backlog.earliest
         several = len(servers) > 1
         for server in servers:
-            if server.state.plan and can_wait(server.state, state, earliest(), now):
+            if server.state.committed and can_wait(server.state, state, earliest(), now):
                 continue
             server.ready(now)
             if not state.waiting or (several and serves_soon(server.state, state, earliest(), now)):

@@ -25,6 +25,7 @@ from .rhythm import Rhythm
 __all__ = [
     "DOUBT",
     "HOST_DELAY",
+    "KEPT",
     "LOAD_RATE",
     "QUICKER",
     "SERVICE_PRIOR",
@@ -45,6 +46,9 @@ __all__ = [
 
 SERVICE_PRIOR: Final = 0.001
 """Seconds that a frame is taken to hold a device before any was seen."""
+
+KEPT: Final = 0.9
+"""The share of a model's latest requests that are to be in time for it to count as served well."""
 
 QUICKER: Final = 1.5
 """How many times quicker a group must be to count as one of a quicker kind."""
@@ -134,6 +138,7 @@ class Commitment(msgspec.Struct, frozen=True):
         priority: of what is taken next of them.
         since: when that was decided.
         until: when those that waited then are done.
+        latest: until when it may go on, where more frames come.
         load: seconds of the swap that it begins with, as far as that is known.
         service: seconds of a frame, likewise.
     """
@@ -143,6 +148,7 @@ class Commitment(msgspec.Struct, frozen=True):
     priority: int
     since: float
     until: float
+    latest: float
     load: float
     service: float
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from .policy import QUICKER, ContextState, GroupState
+from .policy import KEPT, QUICKER, ContextState, GroupState
 
 __all__ = ["can_wait", "serves_soon"]
 
@@ -42,7 +42,7 @@ def serves_soon(group: GroupState, context: ContextState, earliest: float, now: 
 
 
 def can_wait(group: GroupState, context: ContextState, earliest: float, now: float) -> bool:
-    """Whether a group goes on with others as it foresaw, and a model is well in time after that, too.
+    """Whether a group goes on with another model, and this one is well in time after that, too.
 
     Args:
         group: the group.
@@ -50,12 +50,19 @@ def can_wait(group: GroupState, context: ContextState, earliest: float, now: flo
         earliest: deadline of its waiting frames.
         now: the present.
     """
-    if not group.plan or not group.in_flight:
+    first, entry = group.committed, group.by_context.get(context)
+    if entry is None or first is None or first.context is context or not group.in_flight:
         return False
-    step, entry = group.plan[0], group.by_context.get(context)
-    if entry is None or not step.frames or step.context is context or step.end < now:
+    plan = group.plan
+    if plan and plan[0].frames:
+        end = plan[0].end
+    elif context.kept < KEPT:
         return False
-    begin = step.end + group.swap_cost(entry)
+    else:
+        end = first.latest
+    if end < now:
+        return False
+    begin = end + group.swap_cost(entry)
     if begin > context.hungry_since + context.max_wait / 2:  # its turn may be due before
         return False
     return begin + context.waiting * group.service_cost(entry) + entry.transit.value <= earliest

@@ -54,6 +54,6 @@ def in_order(scene: Scene) -> InOrder | None:
 
 def spare_frames(slack: float, asker: Asker) -> int:
     """Return how many frames of a resident fit into a slack."""
-    if slack >= asker.count * asker.service:
+    if slack == math.inf or not asker.service:
         return asker.context.waiting if slack == math.inf else FRAMES
-    return int(slack / asker.service)
+    return min(FRAMES, int(slack / asker.service))

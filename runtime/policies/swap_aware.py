@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection
 from typing import Final, final
 
-from repertory.actors.policy import Bind, Decision, Entry, Grant, GroupState, Policy, Step, Wait
+from repertory.actors.policy import KEPT, Bind, Decision, Entry, Grant, GroupState, Policy, Step, Wait
 from repertory.actors.room import making_room, room_told
 from repertory.models.errors import ConfigError
 
@@ -19,10 +19,7 @@ from .standing import best_placed, held_by_others
 from .turns import INSTANT, due_turn
 from .weighing import Outlook, weigh
 
-__all__ = ["BESIDE", "KEPT", "SCARCE", "SwapAware"]
-
-KEPT: Final = 0.9
-"""The share of a model's requests that were in time lately; where it is lower, one looks ahead."""
+__all__ = ["BESIDE", "SCARCE", "SwapAware"]
 
 SCARCE: Final = 0.1
 """Frames that a swap costs where device time is scarce: then models are bound ahead of foreseen frames."""
@@ -164,8 +161,10 @@ def _easy(scene: Scene) -> Decision | None:
             first = line.first
             plan = (Step(first.context, scene.free, scene.free, first.count),)
             return _bind(scene, first.entry, plan, "all that wait will be in time")
-        frames = spare_frames(line.slack, scene.here[0])
+        resident = scene.here[0]
+        frames = spare_frames(line.slack, resident)
         if frames:
+            frames = min(frames, max(resident.count, spare_frames(line.slack / 2, resident)))
             why = "all that wait will be in time, with {:.3f} s to spare"
             return grant_of(scene.here[0], frames, why, line.slack, until=scene.due_at)
     elif scene.here and not scene.here[0].context.rhythm.period and not foreseen(scene):

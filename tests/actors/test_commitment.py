@@ -133,7 +133,7 @@ def test_what_is_not_known_counts_for_nothing() -> None:
 
 def _first(entry: Entry, seconds: float) -> Commitment:
     """Return that a group serves a model for so long."""
-    return Commitment(entry.context, entry.program.key, 0, NOW, NOW + seconds, 1.0, 1.0)
+    return Commitment(entry.context, entry.program.key, 0, NOW, NOW + seconds, NOW + seconds, 1.0, 1.0)
 
 
 def _soonest(group: GroupState, entry: Entry, priority: int = 0) -> float:

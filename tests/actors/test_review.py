@@ -55,7 +55,7 @@ class Group:
         """Serve another model first, for so many seconds from now."""
         now = current_loop().now()
         self.state.committed = Commitment(
-            ContextState("other", 9), "other", priority, now, now + seconds, 0.0, seconds
+            ContextState("other", 9), "other", priority, now, now + seconds, now + seconds, 0.0, seconds
         )
 
 
