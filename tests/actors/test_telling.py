@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from repertory.actors.policy import ContextState, Entry, GroupState, Step
+from repertory.actors.policy import KEPT, Commitment, ContextState, Entry, GroupState, Step
 from repertory.actors.telling import can_wait, serves_soon
 from repertory.models.program import Program
 
@@ -78,12 +78,26 @@ def test_group_of_a_quicker_kind_is_not_spared(frame: float, *, spared: bool) ->
 def test_group_on_a_stretch_is_not_asked_about_what_can_wait_for_its_end() -> None:
     model, other = _context("m"), _context("o")
     group = _group(model, other, resident="o", flying=1)
-    assert not can_wait(group, model, math.inf, NOW), "nothing is foreseen"
+    assert not can_wait(group, model, math.inf, NOW), "nothing is decided"
+    group.committed = Commitment(other, "o", 0, NOW, NOW, NOW, 0.0, FRAME)
     group.plan = (Step(other, NOW, NOW + 0.1, 20),)
     end = NOW + 0.1 + SWAP + FRAME
     assert can_wait(group, model, end + 1e-6, NOW)
     assert not can_wait(group, model, end - 1e-6, NOW)
     assert not can_wait(group, model, math.inf, NOW + 0.11), "the stretch is over"
-    assert not can_wait(group, other, math.inf, NOW), "it is about this model"
+    group.committed = Commitment(model, "m", 0, NOW, NOW, NOW, 0.0, FRAME)
+    assert not can_wait(group, model, math.inf, NOW), "it is about this model"
+    group.committed = Commitment(other, "o", 0, NOW, NOW, NOW, 0.0, FRAME)
     model.max_wait = 0.2
     assert not can_wait(group, model, math.inf, NOW), "its turn may be due before"
+
+
+def test_group_on_a_grant_is_not_asked_about_what_can_wait_for_its_last_frame() -> None:
+    model, other = _context("m"), _context("o")
+    group = _group(model, other, resident="o", flying=1)
+    group.committed = Commitment(other, "o", 0, NOW, NOW + 0.05, NOW + 0.1, 0.0, FRAME)
+    end = NOW + 0.1 + SWAP + FRAME
+    assert can_wait(group, model, end + 1e-6, NOW)
+    assert not can_wait(group, model, end - 1e-6, NOW)
+    model.kept = KEPT - 0.01
+    assert not can_wait(group, model, math.inf, NOW), "it has lost requests: it is to be thought of at once"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from repertory.actors.policy import ContextState, GroupState
-from repertory.runtime.policies.swap_aware import KEPT, SwapAware
+from repertory.actors.policy import KEPT, ContextState, GroupState
+from repertory.runtime.policies.swap_aware import SwapAware
 
 from .hand_made import NOW, context, entry, group
 
