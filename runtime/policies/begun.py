@@ -44,10 +44,14 @@ def _is_short(asker: Asker) -> bool:
 
 
 def _counted_on(state: GroupState, asker: Asker) -> int:
-    """Return how many frames the swap was decided for: those of them that wait, one at least."""
+    """Return how many frames the swap was decided for: those of them that wait, one at least.
+
+    They last no longer than the swap: for so long a turn is kept against one that is due.
+    """
     plan = state.plan
-    planned = plan[0].frames if plan and plan[0].context is asker.context else 1
-    return max(1, min(planned, asker.count))
+    if not plan or plan[0].context is not asker.context or not asker.service:
+        return 1
+    return max(1, min(plan[0].frames, asker.count, int(asker.swap / asker.service)))
 
 
 def just_begun(scene: Scene) -> Decision | None:
