@@ -108,6 +108,7 @@ class Scene(msgspec.Struct, eq=False):
         passed: why those that cannot be bound now are passed over.
         foreseen: see the function of this name.
         due_at: when the next turn is due, whatever else there is to do.
+        overdue: whose turn it is as soon as the resident goes, or None.
     """
 
     state: GroupState
@@ -120,6 +121,7 @@ class Scene(msgspec.Struct, eq=False):
     passed: dict[Entry, str]
     foreseen: dict[bool, list[Entry]]
     due_at: float = math.inf
+    overdue: Asker | None = None
 
     @property
     def price(self) -> float:

@@ -160,7 +160,7 @@ def _easy(scene: Scene) -> Decision | None:
                 return None
             first = line.first
             plan = (Step(first.context, scene.free, scene.free, first.count),)
-            return _bind(scene, first.entry, plan, "all that wait will be in time")
+            return _turn_to(scene, first.entry, plan, "all that wait will be in time")
         resident = scene.here[0]
         frames = spare_frames(line.slack, resident)
         if frames:
@@ -196,14 +196,16 @@ def _begin(scene: Scene, outlook: Outlook) -> Decision | None:
     entry = demand.entry
     if entry.program.key not in scene.state.residents:
         if not demand.waiting and not _pays_ahead(scene, demand):
-            until = max(demand.arrivals[0], scene.now + INSTANT)
+            until = min(max(demand.arrivals[0], scene.now + INSTANT), scene.due_at)
             return Wait("nothing to do before its next frame", until=until)
         if not demand.waiting and demand.arrivals[0] > scene.now + demand.load + INSTANT:
-            return Wait("it will be bound for its next frame", until=demand.arrivals[0] - demand.load)
+            until = min(demand.arrivals[0] - demand.load, scene.due_at)
+            return Wait("it will be bound for its next frame", until=until)
         why = "most worth: {:.2f} more than its time, over {:.3f} s"
-        return _bind(scene, entry, plan, why, outlook.worth, plan[-1].end - scene.now)
+        return _turn_to(scene, entry, plan, why, outlook.worth, plan[-1].end - scene.now)
     if not demand.waiting:
-        return Wait("holds for its next frame", until=demand.arrivals[0] + _SLACK, plan=plan)
+        until = min(demand.arrivals[0] + _SLACK, scene.due_at)
+        return Wait("holds for its next frame", until=until, plan=plan)
     for asker in scene.here:
         if asker.entry is entry:
             frames = max(1, min(plan[0].frames, demand.waiting))
@@ -214,6 +216,17 @@ def _begin(scene: Scene, outlook: Outlook) -> Decision | None:
 def _pays_ahead(scene: Scene, demand: Demand) -> bool:
     """Whether to bind before a frame comes: where it could not wait, or where device time is scarce."""
     return is_tight(scene.state, demand.entry) or scene.price * demand.load >= SCARCE
+
+
+def _turn_to(
+    scene: Scene, entry: Entry, plan: tuple[Step, ...], reason: str, *figures: float
+) -> Decision | None:
+    """Bind, where nobody's turn is due as soon as the resident goes."""
+    first = scene.overdue
+    if first is None or first.entry is entry:
+        return _bind(scene, entry, plan, reason, *figures)
+    waited = scene.now - first.context.hungry_since
+    return _bind(scene, first.entry, (), "it comes before another: it has waited {:.3f} s", waited)
 
 
 def _bind(

@@ -78,11 +78,31 @@ def due_turn(scene: Scene) -> Due | None:
     any case before `max_wait` is over, of which `SPAN` is counted back from. Who has his turn keeps it in
     the first case until his share is used, in the second until it was as long as its swap.
 
-    Notes in the scene when a turn is due next.
+    Notes in the scene when a turn is due next, and who comes next by his `max_wait` if the resident goes.
     """
+    scene.overdue = None
     line = [asker for asker in scene.away if not asker.held]
-    if not line or len(line) + len(scene.here) == 1:
+    if not line:
         return None
+    if len(line) + len(scene.here) == 1:
+        return _due_alone(scene, line[0])
+    moments, feasible = _moments(scene, line)
+    moments.sort(key=_MOMENT)
+    earliest = moments[0][0]
+    if scene.free < earliest - _EPSILON:
+        scene.due_at = max(earliest, scene.now + INSTANT)
+        return None
+    for moment, asker in moments:
+        if scene.free < moment - _EPSILON and feasible:
+            break
+        if asker.can_be_in_time(scene.free):
+            first = scene.overdue or asker
+            return Due(first, scene.now - first.context.hungry_since, feasible=feasible)
+    return None
+
+
+def _moments(scene: Scene, line: list[Asker]) -> tuple[list[tuple[float, Asker]], bool]:
+    """Tell when the turn of each in a line is due, and whether turns for all fit into each one's `max_wait`."""
     round_ = _Round([*scene.here, *line])
     shared = least = -math.inf
     if len(scene.state.residents) >= scene.state.capacity:
@@ -93,19 +113,22 @@ def due_turn(scene: Scene) -> Due | None:
     before, feasible, moments = 0.0, True, list[tuple[float, Asker]]()
     for bound, asker in sorted([(_bound(asker, round_.longest), asker) for asker in line], key=_MOMENT):
         usual = asker.context.hungry_since + round_.length - (asker.load + round_.share(asker))
-        moments.append((min(max(usual, shared), max(bound - before, least)), asker))
+        latest = bound - before
+        if latest <= scene.free and scene.overdue is None and asker.can_be_in_time(scene.free):
+            scene.overdue = asker
+        moments.append((min(max(usual, shared), max(latest, least)), asker))
         before += asker.load + asker.least
         feasible = feasible and before <= SPAN * asker.context.max_wait
-    moments.sort(key=_MOMENT)
-    earliest = moments[0][0]
-    if scene.free < earliest - _EPSILON:
-        scene.due_at = max(earliest, scene.now + INSTANT)
-        return None
-    for moment, asker in moments:
-        if scene.free < moment - _EPSILON and feasible:
-            break
-        if asker.can_be_in_time(scene.free):
-            return Due(asker, scene.now - asker.context.hungry_since, feasible=feasible)
+    return moments, feasible
+
+
+def _due_alone(scene: Scene, asker: Asker) -> Due | None:
+    """Tell for the only one who asks: whatever the device is held for, his `max_wait` bounds it."""
+    moment = _bound(asker, asker.swap + 2 * asker.service)
+    if scene.free < moment - _EPSILON:
+        scene.due_at = max(moment, scene.now + INSTANT)
+    elif asker.can_be_in_time(scene.free):
+        return Due(asker, scene.now - asker.context.hungry_since, feasible=True)
     return None
 
 
