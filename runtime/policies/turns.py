@@ -102,7 +102,7 @@ def due_turn(scene: Scene) -> Due | None:
 
 
 def _moments(scene: Scene, line: list[Asker]) -> tuple[list[tuple[float, Asker]], bool]:
-    """Tell when the turn of each in a line is due, and whether turns for all fit into each one's `max_wait`."""
+    """Tell when the turn of each in a line is due, and whether turns for all fit into their `max_wait`."""
     round_ = _Round([*scene.here, *line])
     shared = least = -math.inf
     if len(scene.state.residents) >= scene.state.capacity:
