@@ -28,7 +28,7 @@ from .intake import Intake
 from .limits import LimitChanges, Limits, Overflow
 from .places import Places
 from .policy import ContextState, Entry, GroupState
-from .telling import can_wait, serves_soon
+from .telling import free_for, serves_soon
 
 __all__ = [
     "LATENCIES",
@@ -60,6 +60,9 @@ class Server(Protocol):
 
     def ready(self, now: float, /) -> None:
         """The backlog has ceased to be empty; the server may take from it at once."""
+
+    def spare(self, until: float, /) -> None:
+        """Likewise, but what the server goes on with may go on until that moment."""
 
     def poke(self) -> None:
         """Something else changed."""
@@ -268,7 +271,9 @@ class ModelContext(Receiver[ContextOrder]):
         servers, state, earliest = self._servers, self.state, self._backlog.earliest
         several = len(servers) > 1
         for server in servers:
-            if server.state.committed and can_wait(server.state, state, earliest(), now):
+            free = server.state.committed and free_for(server.state, state, earliest(), now)
+            if free:
+                server.spare(free)
                 continue
             server.ready(now)
             if not state.waiting or (several and serves_soon(server.state, state, earliest(), now)):
@@ -305,6 +310,8 @@ class ModelContext(Receiver[ContextOrder]):
             self._servers.remove(server)
         if not self._servers:
             self.close(refusal)
+        elif self.state.waiting:
+            self.look_again()  # the others may have relied on it
 
     def take(self, now: float, service: float = 0.0) -> Frame | None:
         """Hand the most urgent frame to a group that starts it now and needs so many seconds for it.

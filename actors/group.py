@@ -221,6 +221,10 @@ class DeviceGroup(Actor[GroupOrder]):
         if not state.in_flight:
             self.flight.hours.look(now)
 
+    def spare(self, until: float) -> None:
+        """A context's backlog has ceased to be empty; what goes on ends by then, and it is decided anew."""
+        self._turns.end_by(until)
+
     def poke(self) -> None:
         """Something changed: look again."""
         self._turns.ask = True
@@ -316,6 +320,10 @@ class DeviceGroup(Actor[GroupOrder]):
         self._budget.close()
         self._turns.withdraw()
         self._turns.ask = True
+        self.state.plan = ()
+        for context in self.contexts:
+            if context.state.waiting:
+                context.look_again()  # others may have relied on this group
 
     # -- orders ------------------------------------------------------------------------------------
 

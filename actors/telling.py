@@ -1,38 +1,36 @@
-"""Who needs not be told that frames wait: a group for which nothing is to be decided by it."""
+"""Who needs not be told at once that frames wait: a group for which nothing is to be decided by it."""
 
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from .policy import KEPT, QUICKER, ContextState, GroupState
 
-__all__ = ["can_wait", "serves_soon"]
+__all__ = ["SPARED", "free_for", "serves_soon"]
+
+SPARED: Final = 0.25
+"""A group is told later only within this share of the time to a deadline, and of `max_wait`."""
 
 
 def serves_soon(group: GroupState, context: ContextState, earliest: float, now: float) -> bool:
-    """Whether a group that has a model, or gets it next, answers all that waits in time: others are spared.
+    """Whether a group that is busy with a model answers its only frame in time: the others are spared.
 
     Not where another group is of a quicker kind: then all of them are to look.
 
     Args:
-        group: the group, which is busy with the model, or with its swap.
+        group: the group.
         context: the model.
         earliest: deadline of its waiting frames.
         now: the present.
     """
     entry = group.by_context.get(context)
-    if entry is None or (group.plan and group.plan[0].context is not context):
+    if entry is None or context.waiting > 1 or not group.in_flight or not group.in_service:
         return False
-    end = now + group.busy_for(now)
-    if entry.program.key in group.residents:
-        if not group.in_flight:
-            return False
-    elif not group.plan:
+    if entry.program.key not in group.residents or (group.plan and group.plan[0].context is not context):
         return False
-    elif group.binding is not entry:
-        end += group.swap_cost(entry)
     service = group.service_cost(entry)
-    if not end + context.waiting * service + entry.transit.value <= earliest < math.inf:
+    if not now + group.busy_for(now) + service + entry.transit.value <= earliest < math.inf:
         return False
     for peer in group.peers:
         there = peer.by_context.get(context)
@@ -41,8 +39,12 @@ def serves_soon(group: GroupState, context: ContextState, earliest: float, now: 
     return True
 
 
-def can_wait(group: GroupState, context: ContextState, earliest: float, now: float) -> bool:
-    """Whether a group goes on with another model, and this one is well in time after that, too.
+def free_for(group: GroupState, context: ContextState, earliest: float, now: float) -> float | None:
+    """Return when a group that goes on with another model will be free, if that is soon enough for this one.
+
+    Until then there is nothing to decide. None where it is to be asked at once: where that would be late,
+    or not soon; for a higher priority; and for a model that lost requests lately, unless the group goes on
+    as it foresaw.
 
     Args:
         group: the group.
@@ -52,17 +54,19 @@ def can_wait(group: GroupState, context: ContextState, earliest: float, now: flo
     """
     first, entry = group.committed, group.by_context.get(context)
     if entry is None or first is None or first.context is context or not group.in_flight:
-        return False
-    plan = group.plan
-    if plan and plan[0].frames:
-        end = plan[0].end
+        return None
+    if context.glance()[0] > first.priority:
+        return None
+    if group.plan and group.plan[0].frames:
+        end = group.plan[0].end
     elif context.kept < KEPT:
-        return False
+        return None
     else:
         end = first.latest
-    if end < now:
-        return False
+    patience = min(SPARED * (earliest - now), context.hungry_since + SPARED * context.max_wait - now)
+    if not 0 <= end - now <= patience:
+        return None
     begin = end + group.swap_cost(entry)
-    if begin > context.hungry_since + context.max_wait / 2:  # its turn may be due before
-        return False
-    return begin + context.waiting * group.service_cost(entry) + entry.transit.value <= earliest
+    if begin + context.waiting * group.service_cost(entry) + entry.transit.value > earliest:
+        return None
+    return end

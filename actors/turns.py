@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Final, final
 
@@ -55,6 +56,7 @@ class Turns:
         self._wait: Wait | None = None
         self._asking = True  # it may have more to say
         self._blocked = False
+        self._end = math.inf  # of all grants, whatever theirs is
         self._state = state
         self._policy = policy
         self._flight = flight
@@ -73,7 +75,12 @@ class Turns:
         if self.grants.all:
             self.grants.withdraw()
         self.due = self._wait = self._state.committed = None
+        self._end = math.inf
         self._asking = True
+
+    def end_by(self, until: float) -> None:
+        """Let what is granted now go on until that moment, and no longer."""
+        self._end = min(self._end, until)
 
     def advance(self, now: float) -> Bind | Wait | None:
         """Start what may be started. None: only a completion or a change lets more of it.
@@ -119,6 +126,7 @@ class Turns:
 
         Return what it is where it is no grant.
         """
+        self._end = math.inf
         decision = self._policy.decide(self._state, now)
         self._decided(decision, now)
         self._state.plan = decision.plan
@@ -153,7 +161,7 @@ class Turns:
 
         So it is where the model flies as many as it may: some of them elsewhere, perhaps.
         """
-        if now >= grant.until:
+        if now >= grant.until or now >= self._end:
             return False
         state, entry, flight = self._state, grant.entry, self._flight
         free = min(self._window - state.in_flight, entry.context.max_in_flight - entry.context.flying)

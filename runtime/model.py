@@ -113,8 +113,9 @@ class Model:
         try:
             context.offer(frame, expires=own)
         except DeadlineUnreachable:
-            if frame.deadline < own:
-                await self._leave_to_the_caller(frame)
+            left = frame.deadline - self._loop.now()
+            if left < _MOMENT and frame.deadline < own:
+                await self._leave_to_the_caller(left)
             raise
         try:
             await slot
@@ -158,7 +159,7 @@ class Model:
     async def _raise_end(self, frame: Frame, own: float) -> None:
         """Raise what a request ended in."""
         if frame.outcome is Outcome.EXPIRED and frame.deadline < own:
-            await self._leave_to_the_caller(frame)
+            await self._leave_to_the_caller(frame.deadline - self._loop.now())
         assert frame.error is not None, "every outcome but an answer has its error"
         raise frame.error
 
@@ -220,15 +221,10 @@ class Model:
         await checkpoint()
         refused["cancelled"] -= 1  # the deadline alone is that far back
 
-    async def _leave_to_the_caller(self, frame: Frame) -> None:
-        """Where the caller's own scope ends now, at its deadline, let it end in its own way.
-
-        A deadline that is not reached by far was refused, and the caller may do something else meanwhile.
-        """
-        left = frame.deadline - self._loop.now()
-        if left < _MOMENT:
-            with anyio.move_on_after(max(0.0, left) + _MOMENT):
-                await anyio.sleep_forever()
+    async def _leave_to_the_caller(self, left: float) -> None:
+        """Let the caller's own scope, which ends in so many seconds, end the request in its own way."""
+        with anyio.move_on_after(max(0.0, left) + _MOMENT):
+            await anyio.sleep_forever()
 
     def __repr__(self) -> str:
         return f"<Model {self.name}>"

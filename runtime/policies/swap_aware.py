@@ -8,6 +8,7 @@ from typing import Final, final
 
 from repertory.actors.policy import KEPT, Bind, Decision, Entry, Grant, GroupState, Policy, Step, Wait
 from repertory.actors.room import making_room, room_told
+from repertory.actors.telling import SPARED
 from repertory.models.errors import ConfigError
 
 from .begun import first_frame, is_fresh, just_begun
@@ -164,7 +165,7 @@ def _easy(scene: Scene) -> Decision | None:
         resident = scene.here[0]
         frames = spare_frames(line.slack, resident)
         if frames:
-            frames = min(frames, max(resident.count, spare_frames(line.slack / 2, resident)))
+            frames = min(frames, max(resident.count, spare_frames(SPARED * line.slack, resident)))
             why = "all that wait will be in time, with {:.3f} s to spare"
             return grant_of(scene.here[0], frames, why, line.slack, until=scene.due_at)
     elif scene.here and not scene.here[0].context.rhythm.period and not foreseen(scene):

@@ -41,6 +41,9 @@ class Group:
         self.pokes = 0
         self.abandoned: list[Frame] = []
 
+    def spare(self, until: float, /) -> None:
+        raise AssertionError(f"nobody goes on until {until} here")
+
     def ready(self, now: float, /) -> None:
         self.pokes += 1
 

@@ -32,6 +32,9 @@ class Group:
     def __init__(self) -> None:
         self.state = GroupState("group")
 
+    def spare(self, until: float, /) -> None:
+        raise AssertionError(f"nobody goes on until {until} here")
+
     def ready(self, now: float, /) -> None:
         """Nothing is decided here."""
 

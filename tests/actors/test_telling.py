@@ -7,7 +7,7 @@ import math
 import pytest
 
 from repertory.actors.policy import KEPT, Commitment, ContextState, Entry, GroupState, Step
-from repertory.actors.telling import can_wait, serves_soon
+from repertory.actors.telling import SPARED, free_for, serves_soon
 from repertory.models.program import Program
 
 NOW = 10.0
@@ -37,14 +37,17 @@ def _group(*contexts: ContextState, resident: str = "", flying: int = 0, frame: 
     return state
 
 
-@pytest.mark.parametrize("waiting", [1, 2, 8])
-def test_busy_group_that_has_the_model_serves_what_it_can_answer_in_time(waiting: int) -> None:
-    model = _context("m", waiting)
+def test_busy_group_that_has_the_model_serves_one_frame_that_it_can_answer_in_time() -> None:
+    model = _context("m")
     group = _group(model, resident="m", flying=1)
-    end = NOW + FRAME * (1 + waiting)
+    end = NOW + 2 * FRAME
     assert serves_soon(group, model, end + 1e-6, NOW)
     assert not serves_soon(group, model, end - 1e-6, NOW)
     assert not serves_soon(group, model, math.inf, NOW), "without a deadline the others may be sooner"
+    group.in_service = False
+    assert not serves_soon(group, model, NOW + 1, NOW)
+    group.in_service, model.waiting = True, 2
+    assert not serves_soon(group, model, NOW + 1, NOW), "others share what is more"
 
 
 def test_idle_group_and_one_that_turns_to_another_model_serve_nothing_soon() -> None:
@@ -56,17 +59,6 @@ def test_idle_group_and_one_that_turns_to_another_model_serve_nothing_soon() -> 
     assert not serves_soon(_group(other), model, NOW + 1, NOW)
 
 
-def test_group_that_gets_the_model_next_serves_it_after_its_swap() -> None:
-    model = _context("m")
-    group = _group(model)
-    assert not serves_soon(group, model, NOW + 1, NOW)
-    group.plan = (Step(model, NOW, NOW + SWAP + FRAME, 1),)
-    assert serves_soon(group, model, NOW + SWAP + FRAME + 1e-6, NOW)
-    assert not serves_soon(group, model, NOW + SWAP + FRAME - 1e-6, NOW)
-    group.binding, group.bind_began = group.by_context[model], NOW - SWAP / 2
-    assert serves_soon(group, model, NOW + SWAP / 2 + FRAME + 1e-6, NOW)
-
-
 @pytest.mark.parametrize(("frame", "spared"), [(FRAME, True), (FRAME / 1.4, True), (FRAME / 2, False)])
 def test_group_of_a_quicker_kind_is_not_spared(frame: float, *, spared: bool) -> None:
     model = _context("m")
@@ -75,29 +67,50 @@ def test_group_of_a_quicker_kind_is_not_spared(frame: float, *, spared: bool) ->
     assert serves_soon(slow, model, NOW + 1, NOW) == spared
 
 
-def test_group_on_a_stretch_is_not_asked_about_what_can_wait_for_its_end() -> None:
+def _goes_on(seconds: float, *, planned: bool) -> tuple[GroupState, ContextState]:
+    """Return a group that goes on with another model for so long, and the model that asks."""
     model, other = _context("m"), _context("o")
     group = _group(model, other, resident="o", flying=1)
-    assert not can_wait(group, model, math.inf, NOW), "nothing is decided"
-    group.committed = Commitment(other, "o", 0, NOW, NOW, NOW, 0.0, FRAME)
-    group.plan = (Step(other, NOW, NOW + 0.1, 20),)
-    end = NOW + 0.1 + SWAP + FRAME
-    assert can_wait(group, model, end + 1e-6, NOW)
-    assert not can_wait(group, model, end - 1e-6, NOW)
-    assert not can_wait(group, model, math.inf, NOW + 0.11), "the stretch is over"
-    group.committed = Commitment(model, "m", 0, NOW, NOW, NOW, 0.0, FRAME)
-    assert not can_wait(group, model, math.inf, NOW), "it is about this model"
-    group.committed = Commitment(other, "o", 0, NOW, NOW, NOW, 0.0, FRAME)
-    model.max_wait = 0.2
-    assert not can_wait(group, model, math.inf, NOW), "its turn may be due before"
+    group.committed = Commitment(other, "o", 0, NOW, NOW, NOW + seconds, 0.0, FRAME)
+    if planned:
+        group.plan = (Step(other, NOW, NOW + seconds, 20),)
+        group.committed = Commitment(other, "o", 0, NOW, NOW, NOW, 0.0, FRAME)
+    return group, model
 
 
-def test_group_on_a_grant_is_not_asked_about_what_can_wait_for_its_last_frame() -> None:
-    model, other = _context("m"), _context("o")
-    group = _group(model, other, resident="o", flying=1)
-    group.committed = Commitment(other, "o", 0, NOW, NOW + 0.05, NOW + 0.1, 0.0, FRAME)
-    end = NOW + 0.1 + SWAP + FRAME
-    assert can_wait(group, model, end + 1e-6, NOW)
-    assert not can_wait(group, model, end - 1e-6, NOW)
+@pytest.mark.parametrize("planned", [False, True])
+def test_group_is_told_later_where_it_is_free_soon(*, planned: bool) -> None:
+    group, model = _goes_on(0.1, planned=planned)
+    assert free_for(group, model, NOW + 0.1 / SPARED + 1e-6, NOW) == NOW + 0.1
+    assert free_for(group, model, NOW + 0.1 / SPARED - 1e-6, NOW) is None
+    assert free_for(group, model, math.inf, NOW) == NOW + 0.1
+    assert free_for(group, model, math.inf, NOW + 0.11) is None, "it should be free already"
+    model.max_wait = 0.1 / SPARED - 1e-6
+    assert free_for(group, model, math.inf, NOW) is None, "its turn comes first"
+    model.max_wait = 0.1 / SPARED + 1e-6
+    assert free_for(group, model, math.inf, NOW) == NOW + 0.1
+
+
+@pytest.mark.parametrize("planned", [False, True])
+def test_a_model_that_is_to_be_thought_of_at_once(*, planned: bool) -> None:
+    group, model = _goes_on(0.01, planned=planned)
+    assert free_for(group, model, NOW + 0.05, NOW)
+    model.waiting = 9
+    assert free_for(group, model, NOW + 0.05, NOW) is None, "all of its frames count"
+    model.waiting = 1
+    model.glance = lambda: (1, NOW + 0.05)
+    assert free_for(group, model, NOW + 0.05, NOW) is None, "it is more urgent"
+    model.glance = lambda: (0, NOW + 0.05)
     model.kept = KEPT - 0.01
-    assert not can_wait(group, model, math.inf, NOW), "it has lost requests: it is to be thought of at once"
+    assert bool(free_for(group, model, NOW + 0.05, NOW)) == planned, "it has lost requests"
+    model.kept = 1.0
+    group.in_flight = 0
+    assert free_for(group, model, NOW + 0.05, NOW) is None, "nothing would tell it that time is over"
+
+
+def test_nobody_waits_for_a_group_that_is_committed_to_nothing_or_to_itself() -> None:
+    group, model = _goes_on(0.01, planned=False)
+    group.committed = Commitment(model, "m", 0, NOW, NOW, NOW + 0.01, 0.0, FRAME)
+    assert free_for(group, model, math.inf, NOW) is None
+    group.committed = None
+    assert free_for(group, model, math.inf, NOW) is None
