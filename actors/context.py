@@ -61,7 +61,7 @@ class Server(Protocol):
     def ready(self, now: float, /) -> None:
         """The backlog has ceased to be empty; the server may take from it at once."""
 
-    def spare(self, until: float, /) -> None:
+    def spare(self, until: float, now: float, /) -> None:
         """Likewise, but what the server goes on with may go on until that moment."""
 
     def poke(self) -> None:
@@ -273,13 +273,16 @@ class ModelContext(Receiver[ContextOrder]):
         for server in servers:
             free = server.state.committed and free_for(server.state, state, earliest(), now)
             if free:
-                server.spare(free)
+                server.spare(free, now)
                 continue
             server.ready(now)
             if not state.waiting or (several and serves_soon(server.state, state, earliest(), now)):
                 if server is not servers[0]:
                     servers.remove(server)
                     servers.insert(0, server)
+                if state.waiting:
+                    for other in servers[1:]:
+                        other.spare(math.inf, now)
                 return
 
     def refused_by(self) -> RepertoryError:

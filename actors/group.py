@@ -221,9 +221,11 @@ class DeviceGroup(Actor[GroupOrder]):
         if not state.in_flight:
             self.flight.hours.look(now)
 
-    def spare(self, until: float) -> None:
+    def spare(self, until: float, now: float) -> None:
         """A context's backlog has ceased to be empty; what goes on ends by then, and it is decided anew."""
         self._turns.end_by(until)
+        if not self.state.in_flight:
+            self.flight.hours.look(now)  # it is idle beside work
 
     def poke(self) -> None:
         """Something changed: look again."""

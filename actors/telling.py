@@ -14,9 +14,10 @@ SPARED: Final = 0.25
 
 
 def serves_soon(group: GroupState, context: ContextState, earliest: float, now: float) -> bool:
-    """Whether a group that is busy with a model answers its only frame in time: the others are spared.
+    """Whether a group that is busy with a model answers what waits in time: the others are spared.
 
-    Not where another group is of a quicker kind: then all of them are to look.
+    That is one frame beside those that run, or what fits behind the swap that goes on. Not where another
+    group is of a quicker kind, or has the model and nothing to do: then all of them are to look.
 
     Args:
         group: the group.
@@ -25,18 +26,29 @@ def serves_soon(group: GroupState, context: ContextState, earliest: float, now: 
         now: the present.
     """
     entry = group.by_context.get(context)
-    if entry is None or context.waiting > 1 or not group.in_flight or not group.in_service:
+    if entry is None or not group.in_service:
         return False
-    if entry.program.key not in group.residents or (group.plan and group.plan[0].context is not context):
-        return False
+    if group.binding is not entry:
+        if context.waiting > 1 or not entry.in_flight or entry.program.key not in group.residents:
+            return False
+        if group.plan and group.plan[0].context is not context:
+            return False
     service = group.service_cost(entry)
-    if not now + group.busy_for(now) + service + entry.transit.value <= earliest < math.inf:
-        return False
+    end = now + group.busy_for(now) + context.waiting * service + entry.transit.value
+    return end <= earliest < math.inf and not _better(group, context, service)
+
+
+def _better(group: GroupState, context: ContextState, service: float) -> bool:
+    """Whether another group is of a quicker kind for a model, or has it and nothing to do."""
     for peer in group.peers:
         there = peer.by_context.get(context)
-        if there is not None and peer.service_cost(there) * QUICKER <= service:
-            return False
-    return True
+        if there is None or peer is group:
+            continue
+        if peer.service_cost(there) * QUICKER <= service:
+            return True
+        if not peer.in_flight and peer.binding is None and there.program.key in peer.residents:
+            return True
+    return False
 
 
 def free_for(group: GroupState, context: ContextState, earliest: float, now: float) -> float | None:

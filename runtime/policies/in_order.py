@@ -20,13 +20,15 @@ class InOrder:
     Attributes:
         first: who is served first of those that wait for a swap.
         slack: seconds for which all of them can be put off, and all that are foreseen.
+        end: when all have been served, were they not put off.
     """
 
-    __slots__ = ("first", "slack")
+    __slots__ = ("end", "first", "slack")
 
-    def __init__(self, first: Asker, slack: float) -> None:
+    def __init__(self, first: Asker, slack: float, end: float) -> None:
         self.first = first
         self.slack = slack
+        self.end = end
 
 
 def in_order(scene: Scene) -> InOrder | None:
@@ -49,7 +51,7 @@ def in_order(scene: Scene) -> InOrder | None:
         slack = min(slack, latest - end)
         if slack < 0:
             return None
-    return InOrder(line[0], slack)
+    return InOrder(line[0], slack, end)
 
 
 def spare_frames(slack: float, asker: Asker) -> int:

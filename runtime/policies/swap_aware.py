@@ -14,10 +14,10 @@ from repertory.models.errors import ConfigError
 from .begun import first_frame, is_fresh, just_begun
 from .demand import Demand
 from .granting import grant_of
-from .in_order import in_order, spare_frames
+from .in_order import InOrder, in_order, spare_frames
 from .scene import FRAMES, Asker, Scene, foreseen, is_tight, survey
 from .standing import best_placed, held_by_others
-from .turns import INSTANT, due_turn
+from .turns import INSTANT, Due, deadlines_come_first, due_turn
 from .weighing import Outlook, weigh
 
 __all__ = ["BESIDE", "SCARCE", "SwapAware"]
@@ -90,13 +90,15 @@ class SwapAware(Policy):
         if scene.away:
             if (begun := just_begun(scene)) is not None:
                 return begun
-            if (due := due_turn(scene)) is not None:
-                why = "it has waited {:.3f} s for its turn" if due.feasible else _TOO_MANY
-                keep = {asker.entry.program.key for asker in scene.here if is_fresh(asker.entry)}
-                return _bind(scene, due.asker.entry, (), why, due.waited, keep=keep)
-            if scene.state.capacity == 1:
+            alone = scene.state.capacity == 1
+            line = in_order(scene) if alone and not _is_losing(scene) else None
+            if line is None or not deadlines_come_first(scene, line.slack, line.end):
+                due = due_turn(scene)
+                if due is not None:
+                    return _take_turn(scene, due)
+            if alone:
                 passed = len(scene.passed)
-                easy = _easy(scene)
+                easy = _undisturbed(scene) if line is None else _in_time(scene, line)
                 if easy is not None or len(scene.passed) > passed:
                     return easy
         return _goes_on(scene) or self._weigh(scene)
@@ -152,25 +154,27 @@ def _goes_on(scene: Scene) -> Decision | None:
     return grant_of(resident, frames, "goes on as planned", worth=worth, plan=plan, until=scene.due_at)
 
 
-def _easy(scene: Scene) -> Decision | None:
-    """Decide where it is plain that nobody loses by it."""
-    line = None if _is_losing(scene) else in_order(scene)
-    if line is not None:
-        if not scene.here:
-            if scene.granted:
-                return None
-            first = line.first
-            plan = (Step(first.context, scene.free, scene.free, first.count),)
-            return _turn_to(scene, first.entry, plan, "all that wait will be in time")
-        resident = scene.here[0]
-        frames = spare_frames(line.slack, resident)
-        if frames:
-            frames = min(frames, max(resident.count, spare_frames(SPARED * line.slack, resident)))
-            why = "all that wait will be in time, with {:.3f} s to spare"
-            return grant_of(scene.here[0], frames, why, line.slack, until=scene.due_at)
-    elif scene.here and not scene.here[0].context.rhythm.period and not foreseen(scene):
-        return _undisturbed(scene, scene.here[0])
-    return None
+def _take_turn(scene: Scene, due: Due) -> Decision | None:
+    why = "it has waited {:.3f} s for its turn" if due.feasible else _TOO_MANY
+    keep = {asker.entry.program.key for asker in scene.here if is_fresh(asker.entry)}
+    return _bind(scene, due.asker.entry, (), why, due.waited, keep=keep)
+
+
+def _in_time(scene: Scene, line: InOrder) -> Decision | None:
+    """Decide where all that wait will be in time, one after the other."""
+    if not scene.here:
+        if scene.granted:
+            return None
+        first = line.first
+        plan = (Step(first.context, scene.free, scene.free, first.count),)
+        return _turn_to(scene, first.entry, plan, "all that wait will be in time")
+    resident = scene.here[0]
+    frames = spare_frames(line.slack, resident)
+    if not frames:
+        return None
+    frames = min(frames, max(resident.count, spare_frames(SPARED * line.slack, resident)))
+    why = "all that wait will be in time, with {:.3f} s to spare"
+    return grant_of(resident, frames, why, line.slack, until=scene.due_at)
 
 
 def _is_losing(scene: Scene) -> bool:
@@ -178,8 +182,11 @@ def _is_losing(scene: Scene) -> bool:
     return any(asker.context.kept < KEPT for asker in (*scene.here, *scene.away))
 
 
-def _undisturbed(scene: Scene, resident: Asker) -> Decision | None:
-    """Stay with the resident, where those that lose by it are not worth their swap."""
+def _undisturbed(scene: Scene) -> Decision | None:
+    """Stay with the resident, where nobody is foreseen, and whoever loses by it is not worth his swap."""
+    if not scene.here or scene.here[0].context.rhythm.period or foreseen(scene):
+        return None
+    resident = scene.here[0]
     slack, price = math.inf, scene.price
     for asker in scene.away:
         spare = asker.must - scene.free

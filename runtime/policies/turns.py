@@ -9,13 +9,16 @@ from typing import Final, final
 
 from .scene import Asker, Scene
 
-__all__ = ["INSTANT", "OVERHEAD", "SPAN", "Due", "due_turn"]
+__all__ = ["CALM", "INSTANT", "OVERHEAD", "SPAN", "Due", "deadlines_come_first", "due_turn"]
 
 OVERHEAD: Final = 20.0
 """Where all ask all the time, their turns together last so many times their swaps, if `max_wait` allows."""
 
 SPAN: Final = 0.7
 """The share of `max_wait` by which a turn is due; the rest is for what runs meanwhile."""
+
+CALM: Final = 0.5
+"""The share of `max_wait` for which nothing is thought of turns where all that wait will be in time."""
 
 INSTANT: Final = 1e-4
 """Seconds that a decision foresees at least: less, and a coarse clock would not move meanwhile."""
@@ -69,6 +72,24 @@ class _Round:
         """Return how long a turn lasts, without the swap: by weight, but never shorter than the swap."""
         share: float = asker.context.weight * self._spread
         return max(asker.least, share)
+
+
+def deadlines_come_first(scene: Scene, slack: float, end: float) -> bool:
+    """Whether deadlines ask for whoever waits long before his `max_wait` does; notes in the scene until when.
+
+    A quick look for where all will be in time, and served until `end`, if they are put off by no more than
+    `slack`: then nobody needs a turn before he is served.
+    """
+    calm = math.inf
+    for asker in scene.away:
+        patience = CALM * asker.context.max_wait
+        if slack > patience:
+            return False
+        calm = min(calm, asker.context.hungry_since + patience)
+    if end > calm:
+        return False
+    scene.due_at = calm
+    return True
 
 
 def due_turn(scene: Scene) -> Due | None:
