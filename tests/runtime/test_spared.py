@@ -19,12 +19,15 @@ pytestmark = pytest.mark.virtual
 ONE = "sim://?service_ms=1&swap_ms=5&window=1"
 
 
-async def _ask(tasks: TaskGroup, model: Any, count: int, **options: Any) -> list[Pending]:
-    requests = [Pending(model, number, **options) for number in range(count)]
+def _requests(model: Any, count: int, **options: Any) -> list[Pending]:
+    return [Pending(model, number, **options) for number in range(count)]
+
+
+async def _ask(tasks: TaskGroup, requests: list[Pending]) -> None:
+    """Make requests, one after the other."""
     for request in requests:
         tasks.start_soon(request)
         await anyio.sleep(1e-4)
-    return requests
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -33,9 +36,9 @@ async def test_another_group_serves_what_one_dies_on_in_its_swap(count: int) -> 
     async with open_virtual(first, second) as rt:
         model = await rt.load(sketched("net"))
         first.bind_seconds = second.bind_seconds = 0.05
+        requests, began = _requests(model, count, timeout=20.0), anyio.current_time()
         async with anyio.create_task_group() as tasks:
-            requests = await _ask(tasks, model, count, timeout=20.0)
-            began = anyio.current_time()
+            await _ask(tasks, requests)
             await anyio.sleep(0.02)
             (where,) = {said.group for said in rt.explain() if said.decision == "bind"}
             dying = first if where == "first" else second
@@ -51,8 +54,9 @@ async def test_another_group_serves_what_one_refuses(count: int) -> None:
     first.refuse, first.bind_seconds = {"net"}, 0.02
     async with open_virtual(first, second) as rt:
         model = await rt.load(sketched("net"))
+        requests = _requests(model, count, timeout=1.0)
         async with anyio.create_task_group() as tasks:
-            requests = await _ask(tasks, model, count, timeout=1.0)
+            await _ask(tasks, requests)
         assert all(request.answered_by("net") for request in requests)
 
 
@@ -61,10 +65,10 @@ async def test_idle_groups_that_have_a_model_share_a_burst() -> None:
     async with open_virtual(*groups) as rt:
         model = await rt.load(sketched("net", service=0.05), warm=True)
         async with anyio.create_task_group() as tasks:
-            await _ask(tasks, model, 10)  # both get it
+            await _ask(tasks, _requests(model, 10))  # both get it
         before = {name: group.completed for name, group in rt.statistics().groups.items()}
         async with anyio.create_task_group() as tasks:
-            await _ask(tasks, model, 10, timeout=5.0)
+            await _ask(tasks, _requests(model, 10, timeout=5.0))
         groups_now = rt.statistics().groups
         assert [groups_now[name].completed - before[name] for name in groups] == [5, 5]
 
@@ -97,7 +101,8 @@ async def test_frames_that_become_slow_do_not_make_a_model_wait_for_a_long_grant
             for number in range(count):
                 tasks.start_soon(Pending(busy, number))
             await anyio.sleep(0.0101)
-            (request,) = await _ask(tasks, waits, 1, **options)
+            (request,) = requests = _requests(waits, 1, **options)
+            await _ask(tasks, requests)
             pace[0] = 100.0
             await anyio.sleep(1)
             assert request.answered_by("waits"), "it had its turn within `max_wait`"
@@ -114,7 +119,8 @@ async def test_who_is_more_urgent_is_thought_of_at_once() -> None:
             for number in range(450):
                 tasks.start_soon(Pending(busy, number))
             await anyio.sleep(0.05)
-            (request,) = await _ask(tasks, urgent, 1)
+            (request,) = requests = _requests(urgent, 1)
+            await _ask(tasks, requests)
             await anyio.sleep(0.2)
             assert request.answered_by("urgent"), "not after what the other is granted"
             tasks.cancel_scope.cancel()
