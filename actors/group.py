@@ -302,6 +302,7 @@ class DeviceGroup(Actor[GroupOrder]):
             for context in self._tenants.of(program):
                 if context.state.waiting:
                     context.look_again()  # others may have relied on this group
+        self._turns.commit(bind, self._loop.now())
         refusal = await self._binding.for_turn(self.device, bind)
         if refusal is not None:
             self._refuse(bind.entry.program, refusal)

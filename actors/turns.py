@@ -130,7 +130,10 @@ class Turns:
         decision = self._policy.decide(self._state, now)
         self._decided(decision, now)
         self._state.plan = decision.plan
-        self._commit(decision, now)
+        if isinstance(decision, Bind):
+            self._state.committed = None  # not before it begins: until then the policy may be asked again
+        else:
+            self.commit(decision, now)
         self.due = self._wait = None
         if isinstance(decision, Grant):
             more = self.grants.open(decision, now)
@@ -146,7 +149,7 @@ class Turns:
         self._asking = False
         return decision
 
-    def _commit(self, decision: Decision, now: float) -> None:
+    def commit(self, decision: Decision, now: float) -> None:
         """Tell those who wait behind what was decided: some of their requests may not be met any more."""
         state = self._state
         state.committed = committed = commitment(decision, state, now)
