@@ -311,12 +311,17 @@ class GroupState:
         return SERVICE_PRIOR if least == math.inf else least
 
     def swap_cost(self, entry: Entry) -> float:
-        """Return how long making a program resident takes: as learned, of others too, else by its size."""
+        """Return how long making a program resident takes: as learned, of others too, else by its size.
+
+        Of others: of other programs here, or else of this model on other groups.
+        """
         if entry.swap.samples:
             return entry.swap.value
         if self.swap.samples:
             return self.swap.value
-        return SWAP_PRIOR + entry.program.footprint / LOAD_RATE
+        homes = (peer.by_context.get(entry.context) for peer in self.peers)
+        learned = [there.swap.value for there in homes if there is not None and there.swap.samples]
+        return min(learned, default=SWAP_PRIOR + entry.program.footprint / LOAD_RATE)
 
     def fits(self, programs: Collection[Program]) -> bool:
         """Whether these programs may be resident together."""

@@ -6,6 +6,7 @@ import math
 from typing import Final
 
 from .policy import KEPT, QUICKER, ContextState, GroupState
+from .sharing import has_nothing_to_do, patience_for
 
 __all__ = ["SPARED", "free_for", "serves_soon"]
 
@@ -35,19 +36,20 @@ def serves_soon(group: GroupState, context: ContextState, earliest: float, now: 
             return False
     service = group.service_cost(entry)
     end = now + group.busy_for(now) + context.waiting * service + entry.transit.value
-    return end <= earliest < math.inf and not _better(group, context, service)
+    return end <= earliest < math.inf and not _better(group, context, service, end, now)
 
 
-def _better(group: GroupState, context: ContextState, service: float) -> bool:
-    """Whether another group is of a quicker kind for a model, or has it and nothing to do."""
+def _better(group: GroupState, context: ContextState, service: float, end: float, now: float) -> bool:
+    """Whether another group is of a quicker kind, or has nothing to do and could share what waits."""
     for peer in group.peers:
         there = peer.by_context.get(context)
         if there is None or peer is group:
             continue
         if peer.service_cost(there) * QUICKER <= service:
             return True
-        if not peer.in_flight and peer.binding is None and there.program.key in peer.residents:
-            return True
+        if has_nothing_to_do(peer):
+            if there.program.key in peer.residents or end > now + patience_for(peer, there, group, now):
+                return True
     return False
 
 

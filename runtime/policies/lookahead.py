@@ -88,7 +88,7 @@ def look_ahead(
     per = _SLICES / (until - now)
     slices: list[list[_Stretch]] = [[] for _ in range(_SLICES)]
     ended: list[_Stretch] = []
-    _sort_in(_carried_on(root, demands, until, price), slices, ended, now, per)
+    _sort_in(_carried_on(root, demands, capacity, until, price), slices, ended, now, per)
     for number in range(_SLICES):
         for _ in range(_ROUNDS if number else _ROUNDS - 1):
             pending, slices[number] = slices[number], []
@@ -96,7 +96,7 @@ def look_ahead(
                 pending.sort(key=_WORTH, reverse=True)
                 del pending[width:]
             for stretch in pending:
-                following = _carried_on(_joined(stretch, capacity), demands, until, price)
+                following = _carried_on(_joined(stretch, capacity), demands, capacity, until, price)
                 if following:
                     _sort_in(following, slices, ended, now, per)
                 else:
@@ -124,16 +124,19 @@ def _joined(stretch: _Stretch, capacity: int) -> Ahead:
     return Ahead(number, before.end, end, frames, worth, before, residents, there)
 
 
-def _carried_on(before: Ahead, demands: Sequence[Demand], until: float, price: float) -> list[_Stretch]:
+def _carried_on(
+    before: Ahead, demands: Sequence[Demand], capacity: int, until: float, price: float
+) -> list[_Stretch]:
     """Return what may follow: of each model as much as can be, or less, so that another is still in time."""
     time, worth, last, residents = before.end, before.worth, before.number, before.residents
+    leaving = residents[0] if len(residents) >= capacity else -1
     moments: list[tuple[float, float, int]] = []
     askers: list[tuple[int, Demand, int, float]] = []
     for number, (demand, index) in enumerate(zip(demands, before.at, strict=True)):
         load = 0.0 if number in residents else demand.load
         if time + load > demand.latest or index >= len(demand.musts):
             continue
-        moment = demand.musts[index] - load
+        moment = demand.musts[index] - (demand.load if number == leaving else load)
         if moment > time:
             moments.append((moment, demand.value, number))
         if number != last:

@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from repertory.actors.policy import QUICKER, ContextState, Entry, GroupState
+from repertory.actors.sharing import displaced, has_nothing_to_do, patience_for
 
-__all__ = ["DEAR", "Holders", "best_placed", "held_by_others", "left_to", "served_by"]
-
-DEAR = 4.0
-"""How many swaps it counts that a model is gone whose requests cannot wait for one."""
+__all__ = ["Holders", "best_placed", "held_by_others", "left_to", "served_by"]
 
 _MOST = 64  # frames
 
@@ -72,6 +70,8 @@ def served_by(
 ) -> int:
     """Return how many of a model's waiting frames others will serve: in time, or sooner than this group.
 
+    In time is not enough where this group has nothing to do: a backlog that outweighs a swap is shared.
+
     Args:
         holders: the others that hold it.
         state: this group.
@@ -82,6 +82,7 @@ def served_by(
     context = entry.context
     own = state.service_cost(entry)
     sooner = free + state.swap_cost(entry) + own
+    idle = has_nothing_to_do(state)
     if context.waiting == 1:
         deadlines = [context.glance()[1]]
     else:
@@ -93,20 +94,26 @@ def served_by(
         if slow and _yields(peer, there, state, entry, service=own, now=now):
             continue
         begin = now + peer.busy_for(now)
+        latest = free + patience_for(state, entry, peer, now) if idle else math.inf
         for deadline in deadlines[taken:] if taken else deadlines:
             begin += service
-            if begin > (sooner if deadline == math.inf else deadline):
+            if begin > min(latest, sooner if deadline == math.inf and not idle else deadline):
                 break
             taken += 1
     return taken
 
 
 def best_placed(state: GroupState, entry: Entry, now: float) -> GroupState:
-    """Return the group that serves a model best, of this one and its peers that have nothing to do."""
+    """Return the group that serves a model best, of this one and its peers that have nothing to do.
+
+    Where its frames wait, that is one that does not have it: what those that have it can serve counts no more.
+    """
     best, least = state, -1.0
     context = entry.context
     for peer in state.peers:
         if peer is state or not _is_idle(peer) or (there := peer.by_context.get(context)) is None:
+            continue
+        if context.waiting and there.program.key in peer.residents:
             continue
         if least < 0:
             least = _cost(state, entry, now)
@@ -125,29 +132,4 @@ def _cost(group: GroupState, entry: Entry, now: float) -> float:
     cost = group.busy_for(now) + group.service_cost(entry)
     if entry.program.key in group.residents:
         return cost
-    cost += group.swap_cost(entry)
-    if len(group.residents) < group.capacity:
-        return cost
-    return cost + min((_missed(group, key, now) for key in group.residents), default=0.0)
-
-
-def _missed(group: GroupState, key: str, now: float) -> float:
-    """Return what it costs that a resident goes: its swap, the less the longer nobody has asked for it."""
-    missed = 0.0
-    for other in group.by_program.get(key, ()):
-        since = now - other.context.rhythm.last
-        if since < math.inf:
-            missed += _regret(group, other, since)
-    return missed
-
-
-def _regret(group: GroupState, entry: Entry, since: float) -> float:
-    """Return what it costs that a model is not there when it is asked for again.
-
-    That is more where its requests cannot wait for a swap, and are lost.
-    """
-    swap = group.swap_cost(entry)
-    cost = swap + group.service_cost(entry)
-    if entry.context.rhythm.allowance < cost + swap:
-        cost *= DEAR
-    return cost * cost / (cost + since) if cost else 0.0
+    return cost + group.swap_cost(entry) + displaced(group, now)

@@ -130,8 +130,28 @@ async def test_a_hot_model_gets_a_second_group() -> None:
     assert _swaps(played, since=0.5) == []
 
 
+@pytest.mark.parametrize("deadline", [0.2, 2.0, math.inf])
+@pytest.mark.parametrize(("groups", "clients"), [(2, 2), (3, 8)])
+async def test_callers_of_one_model_keep_every_idle_group_busy(
+    groups: int, clients: int, deadline: float
+) -> None:
+    """Though one group alone would answer them all in time; soon, not at once."""
+    load = _load((_model("a", 0.01, deadline, clients=clients), []), groups=groups, seconds=3.0)
+    played = await _played(load)
+    assert _swaps(played) == ["a"] * groups
+    assert _device_time(played, "a") > 0.7 * 3.0 * groups
+
+
+async def test_groups_that_are_busy_do_not_swap_for_what_another_answers_in_time() -> None:
+    busy = [(_model(name), _every(0.004)) for name in "ab"]
+    clumps = [at for begin in _every(0.1, 0.03) for at in [begin] * 8]
+    played = await _played(_load(*busy, (_model("c", deadline=0.2), clumps), groups=3))
+    assert _kept(played, since=0.5) == 1
+    assert _swaps(played, since=0.5) == []
+
+
 async def test_a_backlog_that_is_worth_no_swap_stays_on_one_group() -> None:
-    bursts = [at for begin in _every(0.0167) for at in [begin] * 5]
+    bursts = [at for begin in _every(0.04) for at in [begin] * 5]
     played = await _played(_load((_model("a", deadline=0.2), bursts), groups=3, swap=0.04))
     assert _kept(played) == 1
     assert _swaps(played) == ["a"]
