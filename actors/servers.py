@@ -27,8 +27,8 @@ class Server(Protocol):
     def ready(self, now: float, /) -> None:
         """The backlog has ceased to be empty; the server may take from it at once."""
 
-    def spare(self, until: float, now: float, /) -> None:
-        """Likewise, but what the server goes on with may go on until that moment."""
+    def defer(self, until: float, now: float, /) -> None:
+        """Likewise, but the server is spared a decision: what it goes on with may go on until that moment."""
 
     def poke(self) -> None:
         """Something else changed."""
@@ -84,7 +84,7 @@ class Servers:
         for server in servers:
             free = server.state.committed and free_for(server.state, state, earliest(), now)
             if free:
-                server.spare(free, now)
+                server.defer(free, now)
                 continue
             server.ready(now)
             if not state.waiting or (several and serves_soon(server.state, state, earliest(), now)):
@@ -93,7 +93,7 @@ class Servers:
                     servers.insert(0, server)
                 if state.waiting:
                     for other in servers[1:]:
-                        other.spare(math.inf, now)
+                        other.defer(math.inf, now)
                 return
 
     def poke(self) -> None:

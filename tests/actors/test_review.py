@@ -32,7 +32,7 @@ class Group:
     def __init__(self) -> None:
         self.state = GroupState("group")
 
-    def spare(self, until: float, now: float, /) -> None:
+    def defer(self, until: float, now: float, /) -> None:
         """Nothing goes on here."""
 
     def ready(self, now: float, /) -> None:
