@@ -82,12 +82,13 @@ class Servers:
         servers, state, earliest = self._all, self._state, self._backlog.earliest
         several = len(servers) > 1
         for server in servers:
-            free = server.state.committed and free_for(server.state, state, earliest(), now)
-            if free:
+            group = server.state
+            free = None if group.committed is None else free_for(group, state, earliest(), now)
+            if free is not None:
                 server.defer(free, now)
                 continue
             server.ready(now)
-            if not state.waiting or (several and serves_soon(server.state, state, earliest(), now)):
+            if not state.waiting or (several and serves_soon(group, state, earliest(), now)):
                 if server is not servers[0]:
                     servers.remove(server)
                     servers.insert(0, server)

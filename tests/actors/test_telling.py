@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
+from typing import final
 
 import pytest
 
+from repertory.actors.backlog import Backlog
 from repertory.actors.policy import KEPT, Commitment, ContextState, Entry, GroupState, Step
+from repertory.actors.servers import Servers
 from repertory.actors.telling import SPARED, free_for, serves_soon
 from repertory.models.program import Program
+from repertory.transports.frame import Frame
+
+from .books import frame_of
 
 NOW = 10.0
 FRAME, SWAP = 0.005, 0.015
@@ -114,3 +120,42 @@ def test_nobody_waits_for_a_group_that_is_committed_to_nothing_or_to_itself() ->
     assert free_for(group, model, math.inf, NOW) is None
     group.committed = None
     assert free_for(group, model, math.inf, NOW) is None
+
+
+@final
+class _Asked:
+    """A group that writes down how it was told."""
+
+    def __init__(self, state: GroupState) -> None:
+        self.state = state
+        self.told: list[float | None] = []
+
+    def ready(self, now: float, /) -> None:
+        self.told.append(None)
+
+    def defer(self, until: float, now: float, /) -> None:
+        self.told.append(until)
+
+    def poke(self) -> None:
+        raise AssertionError("nothing else changed")
+
+    def abandon(self, frame: Frame, /) -> None:
+        raise AssertionError(f"{frame!r} was never started")
+
+
+@pytest.mark.parametrize("now", [-NOW, 0.0, NOW])
+def test_no_moment_is_taken_for_none(now: float) -> None:
+    """A clock may begin anywhere, and a group may be free at its zero."""
+    group, model = _goes_on(0.0, planned=False)
+    group.committed = Commitment(group.entries[1].context, "o", 0, now, now, now, 0.0, FRAME)
+    model.hungry_since, model.waiting = now, 0
+    backlog, server = Backlog(), _Asked(group)
+    servers = Servers(model, backlog)
+    servers.add(server)
+    backlog.push(frame_of(deadline=now + 1))
+    model.waiting = 1
+    servers.ready(now)
+    assert server.told == [now]
+    group.committed = None
+    servers.ready(now)
+    assert server.told == [now, None]
