@@ -187,7 +187,7 @@ class ModelContext(Receiver[ContextOrder]):
             if told is not None:
                 self.refused["deadline"] += 1
                 self._note(kept=False)
-                raise told
+                raise DeadlineUnreachable(told)
         nbytes = frame.nbytes
         backlog, limits, intake = self._backlog, self.limits, self._intake
         if (
@@ -216,7 +216,7 @@ class ModelContext(Receiver[ContextOrder]):
         Those stay whose caller ends them himself, by his scope's deadline.
         """
         for frame, told in self._verdicts.in_queue(now):
-            frame.settle(Outcome.WITHDRAWN, error=told)
+            frame.settle(Outcome.WITHDRAWN, error=DeadlineUnreachable(told))
 
     def refused_by(self) -> RepertoryError:
         """Count a request that comes after the end of admission, and return its error."""
@@ -267,7 +267,8 @@ class ModelContext(Receiver[ContextOrder]):
                 state.hungry_since = now if state.waiting else math.inf
                 return frame
             if now < frame.deadline == frame.expires:
-                frame.settle(Outcome.WITHDRAWN, error=self._verdicts.late(frame, service, now))
+                told = self._verdicts.late(frame, service, now)
+                frame.settle(Outcome.WITHDRAWN, error=DeadlineUnreachable(told))
             else:
                 self.expire(frame)
         return None

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 from typing import TypeAlias, final
 
-from repertory.models.errors import DeadlineUnreachable
 from repertory.transports.frame import Frame
 
 from .admission import LENIENCE, Admission
@@ -14,8 +13,8 @@ from .backlog import Backlog
 
 __all__ = ["Verdict", "Verdicts"]
 
-Verdict: TypeAlias = tuple[Frame, DeadlineUnreachable]
-"""A request that waits, and what its caller is told."""
+Verdict: TypeAlias = tuple[Frame, str]
+"""A request that waits, and why it cannot be met any more."""
 
 
 @final
@@ -35,7 +34,7 @@ class Verdicts:
         self._backlog = backlog
         self._admission = admission
 
-    def at_offer(self, frame: Frame, left: float, now: float) -> DeadlineUnreachable | None:
+    def at_offer(self, frame: Frame, left: float, now: float) -> str | None:
         """Return why a request that has so many seconds is to be refused, whatever is decided from now on.
 
         None where it may be met.
@@ -45,7 +44,7 @@ class Verdicts:
             return None
         soonest, ahead = admission.soonest(backlog.before(frame), now, frame.priority)
         if soonest > left + LENIENCE and (ahead or not admission.doubts(left, now)):
-            return DeadlineUnreachable(
+            return (
                 f"{self._name}: an answer takes {soonest:.3g} s at least, with {ahead} requests ahead,"
                 f" and the deadline comes in {left:.3g} s"
             )
@@ -66,9 +65,9 @@ class Verdicts:
                     if now < frame.deadline == frame.expires:
                         yield frame, self.late(frame, soonest, now)
 
-    def late(self, frame: Frame, soonest: float, now: float) -> DeadlineUnreachable:
-        """Say that an answer takes so many seconds at least, and that its deadline comes before."""
+    def late(self, frame: Frame, soonest: float, now: float) -> str:
+        """Return what is told where an answer takes so many seconds at least, which is too long."""
         left = frame.deadline - now
-        return DeadlineUnreachable(
+        return (
             f"{self._name}: an answer takes {soonest:.3g} s at least, and the deadline comes in {left:.3g} s"
         )

@@ -26,7 +26,6 @@ import msgspec
 import numpy as np
 
 from repertory.actors.verdicts import Verdict, Verdicts
-from repertory.models.errors import DeadlineUnreachable
 from repertory.runtime.plan.arrivals import Times, camera, merged, random_source, renewal, zipf
 from repertory.runtime.plan.generic import generic_groups
 from repertory.runtime.plan.runner import Fate, Played, plan_trace
@@ -143,7 +142,7 @@ def played(trace: Trace, policy: str, spared: float) -> tuple[Played, list[Frame
     def is_spared(frame: Frame) -> bool:
         return judged.setdefault(frame, chance.random() < spared)
 
-    def offered(verdicts: Verdicts, frame: Frame, left: float, now: float) -> DeadlineUnreachable | None:
+    def offered(verdicts: Verdicts, frame: Frame, left: float, now: float) -> str | None:
         told = at_offer(verdicts, frame, left, now)
         return None if told is None or is_spared(frame) else told
 

@@ -26,12 +26,12 @@ def test_a_verdict_ends_nobody_by_itself() -> None:
     for frame in (late, met):
         frame.expires = frame.deadline
     told = "net: an answer takes 0.01 s at least, with 0 requests ahead, and the deadline comes in 0.009 s"
-    assert str(verdicts.at_offer(late, 0.009, NOW)) == told
+    assert verdicts.at_offer(late, 0.009, NOW) == told
     assert verdicts.at_offer(met, 0.011, NOW) is None
     for frame in frames:
         backlog.push(frame)
-    ((frame, error),) = verdicts.in_queue(NOW)
+    ((frame, why),) = verdicts.in_queue(NOW)
     assert frame is late
-    assert str(error) == "net: an answer takes 0.01 s at least, and the deadline comes in 0.009 s"
+    assert why == "net: an answer takes 0.01 s at least, and the deadline comes in 0.009 s"
     assert backlog.frames() == [late, met, endless]
     assert late.outcome is None
