@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias, final
+from typing import TypeAlias, final
 
 from repertory.models.errors import (
     DeadlineExceeded,
@@ -27,8 +27,9 @@ from .backlog import Backlog
 from .intake import Intake
 from .limits import LimitChanges, Limits, Overflow
 from .places import Places
-from .policy import ContextState, Entry, GroupState
-from .telling import free_for, serves_soon
+from .policy import ContextState
+from .servers import Server, Servers
+from .verdicts import Verdicts
 
 __all__ = [
     "LATENCIES",
@@ -39,7 +40,6 @@ __all__ = [
     "ModelContext",
     "Overflow",
     "Retune",
-    "Server",
 ]
 
 LATENCIES = 4096
@@ -47,28 +47,6 @@ LATENCIES = 4096
 
 _TELLING = (Outcome.ANSWERED, Outcome.EXPIRED, Outcome.SUPERSEDED, Outcome.WITHDRAWN)
 _KEPT_GAIN = 1 / 32
-
-
-class Server(Protocol):
-    """A device group, as a context sees it.
-
-    Attributes:
-        state: what policies see of it.
-    """
-
-    state: GroupState
-
-    def ready(self, now: float, /) -> None:
-        """The backlog has ceased to be empty; the server may take from it at once."""
-
-    def spare(self, until: float, now: float, /) -> None:
-        """Likewise, but what the server goes on with may go on until that moment."""
-
-    def poke(self) -> None:
-        """Something else changed."""
-
-    def abandon(self, frame: Frame, /) -> None:
-        """Nobody waits for this started frame any more; groups that do not run it pass it over."""
 
 
 @final
@@ -114,7 +92,6 @@ class ModelContext(Receiver[ContextOrder]):
         in_flight: frames that are started and not settled.
         latencies: seconds from admission to answer, the most recent ones.
         refusal: makes the error for whatever is offered, once admission has ended.
-        admission: tells when a request could be answered at the soonest.
         places: in its queue.
 
     Args:
@@ -150,8 +127,8 @@ class ModelContext(Receiver[ContextOrder]):
         self.state.arrivals = self._backlog.arrivals
         self.places = Places(name, self._backlog, intake, loop, limits)
         self._use(limits)
-        self.admission = Admission(self._homes)
-        self._servers: list[Server] = []
+        self._servers = Servers(self.state, self._backlog)
+        self._verdicts = Verdicts(name, self._backlog, Admission(self._servers.homes))
         self._idle: list[Slot] = []
         self._ended = False
 
@@ -182,8 +159,7 @@ class ModelContext(Receiver[ContextOrder]):
 
     def look_again(self) -> None:
         """Something changed that groups do not see: they ask their policy again."""
-        for server in self._servers:
-            server.poke()
+        self._servers.poke()
 
     # -- admission ---------------------------------------------------------------------------------
 
@@ -207,7 +183,11 @@ class ModelContext(Receiver[ContextOrder]):
             self.refused["deadline"] += 1
             raise DeadlineUnreachable(f"{self.name}: the deadline passed {now - frame.deadline:.3g} s ago")
         if expires < math.inf:
-            self._check_reachable(frame, expires - now, now)
+            told = self._verdicts.at_offer(frame, expires - now, now)
+            if told is not None:
+                self.refused["deadline"] += 1
+                self._note(kept=False)
+                raise DeadlineUnreachable(told)
         nbytes = frame.nbytes
         backlog, limits, intake = self._backlog, self.limits, self._intake
         if (
@@ -228,62 +208,15 @@ class ModelContext(Receiver[ContextOrder]):
         if waiting == 1:
             state.ready_since = now
         if not waiting & (waiting - 1):  # 1, 2, 4, ...: all groups look again, and that costs little a frame
-            self._tell_ready(now)
-
-    def _check_reachable(self, frame: Frame, left: float, now: float) -> None:
-        """Refuse a request that could not be answered in time, whatever is decided from now on."""
-        if self.admission.within(left, self.state.waiting, now, frame.priority):
-            return
-        soonest, ahead = self.admission.soonest(self._backlog.before(frame), now, frame.priority)
-        if soonest > left + LENIENCE and (ahead or not self.admission.doubts(left, now)):
-            self.refused["deadline"] += 1
-            self._note(kept=False)
-            raise DeadlineUnreachable(
-                f"{self.name}: an answer takes {soonest:.3g} s at least, with {ahead} requests ahead,"
-                f" and the deadline comes in {left:.3g} s"
-            )
+            self._servers.ready(now)
 
     def review(self, now: float) -> None:
         """A group is committed to another model: end what waits here and cannot be met any more.
 
         Those stay whose caller ends them himself, by his scope's deadline.
         """
-        for priority, (earliest, *_) in self._backlog.outline(1):
-            if earliest == math.inf or self.admission.within(earliest - now, 0, now, priority):
-                continue
-            soonest, _ = self.admission.soonest((), now, priority)
-            if self.admission.believes(now):
-                for frame in self._backlog.due(priority, now + soonest - LENIENCE):
-                    if now < frame.deadline == frame.expires:
-                        self._withdraw(frame, soonest, now)
-
-    def _homes(self) -> Iterator[tuple[GroupState, Entry]]:
-        for server in self._servers:
-            entry = server.state.by_context.get(self.state)
-            if entry is not None:
-                yield server.state, entry
-
-    def _tell_ready(self, now: float) -> None:
-        """Tell the groups; whoever takes what waits, or will soon, is the first to be told the next time.
-
-        Those are spared for which there is nothing to decide by it (see `telling`).
-        """
-        servers, state, earliest = self._servers, self.state, self._backlog.earliest
-        several = len(servers) > 1
-        for server in servers:
-            free = server.state.committed and free_for(server.state, state, earliest(), now)
-            if free:
-                server.spare(free, now)
-                continue
-            server.ready(now)
-            if not state.waiting or (several and serves_soon(server.state, state, earliest(), now)):
-                if server is not servers[0]:
-                    servers.remove(server)
-                    servers.insert(0, server)
-                if state.waiting:
-                    for other in servers[1:]:
-                        other.spare(math.inf, now)
-                return
+        for frame, told in self._verdicts.in_queue(now):
+            frame.settle(Outcome.WITHDRAWN, error=DeadlineUnreachable(told))
 
     def refused_by(self) -> RepertoryError:
         """Count a request that comes after the end of admission, and return its error."""
@@ -303,14 +236,11 @@ class ModelContext(Receiver[ContextOrder]):
 
     def attach(self, server: Server) -> None:
         """Let a group serve this context: it is told when the backlog ceases to be empty."""
-        self._servers.append(server)
-        if self.state.waiting:
-            server.poke()
+        self._servers.add(server)
 
     def detach(self, server: Server, refusal: Callable[[], RepertoryError]) -> None:
         """A group serves this context no more; where it was the last one, end what waits, and admission."""
-        if server in self._servers:
-            self._servers.remove(server)
+        self._servers.remove(server)
         if not self._servers:
             self.close(refusal)
         elif self.state.waiting:
@@ -337,7 +267,8 @@ class ModelContext(Receiver[ContextOrder]):
                 state.hungry_since = now if state.waiting else math.inf
                 return frame
             if now < frame.deadline == frame.expires:
-                self._withdraw(frame, service, now)
+                told = self._verdicts.late(frame, service, now)
+                frame.settle(Outcome.WITHDRAWN, error=DeadlineUnreachable(told))
             else:
                 self.expire(frame)
         return None
@@ -413,18 +344,9 @@ class ModelContext(Receiver[ContextOrder]):
         if frame.settle(Outcome.EXPIRED, error=late):
             self._abandon(frame)
 
-    def _withdraw(self, frame: Frame, soonest: float, now: float) -> None:
-        """A frame that has not been started cannot be answered in time any more."""
-        left = frame.deadline - now
-        late = DeadlineUnreachable(
-            f"{self.name}: an answer takes {soonest:.3g} s at least, and the deadline comes in {left:.3g} s"
-        )
-        frame.settle(Outcome.WITHDRAWN, error=late)
-
     def _abandon(self, frame: Frame) -> None:
         if frame.started is not None:
-            for server in self._servers:
-                server.abandon(frame)
+            self._servers.abandon(frame)
 
     @property
     def unsettled(self) -> int:

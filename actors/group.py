@@ -221,7 +221,7 @@ class DeviceGroup(Actor[GroupOrder]):
         if not state.in_flight:
             self.flight.hours.look(now)
 
-    def spare(self, until: float, now: float) -> None:
+    def defer(self, until: float, now: float) -> None:
         """A context's backlog has ceased to be empty; what goes on ends by then, and it is decided anew."""
         self._turns.end_by(until)
         if not self.state.in_flight:
@@ -267,7 +267,7 @@ class DeviceGroup(Actor[GroupOrder]):
         capabilities = self.device.capabilities
         self.state.capacity = capabilities.residents
         self.state.window = capabilities.window
-        self.state.spare = capabilities.family == "cpu"
+        self.state.on_host = capabilities.family == "cpu"
         self.state.in_service = True
         self._budget.open(capabilities.memory)
         self.state.bind_needs_idle = capabilities.bind_needs_idle

@@ -25,11 +25,11 @@ from .rhythm import Rhythm
 __all__ = [
     "DOUBT",
     "HOST_DELAY",
+    "HOST_FACTOR",
     "KEPT",
     "LOAD_RATE",
     "QUICKER",
     "SERVICE_PRIOR",
-    "SPARE",
     "SWAP_PRIOR",
     "Bind",
     "Commitment",
@@ -53,8 +53,8 @@ KEPT: Final = 0.9
 QUICKER: Final = 1.5
 """How many times quicker a group must be to count as one of a quicker kind."""
 
-SPARE: Final = 10.0
-"""How many times slower a spare group, the host's own processor, is taken to be before it was seen."""
+HOST_FACTOR: Final = 10.0
+"""How many times slower the host's own processor is taken to be than a device, before it was seen."""
 
 SWAP_PRIOR: Final = 0.005
 """Seconds that a bind is taken to last before any was seen, beside the time for its bytes."""
@@ -243,7 +243,7 @@ class GroupState:
         bind_needs_idle: a bind waits until nothing is in flight, and not only nothing of what it evicts.
         window: frames that may be started and not completed, over all programs.
         in_service: whether the device is open.
-        spare: the host's own processor: a place to spill to, slower than the others as a rule.
+        on_host: it is the host's own processor: a place to spill to, slower than the others as a rule.
         entries: the contexts that are bound to this group.
         by_context: the same by context.
         by_program: the same by the key of what must be resident.
@@ -268,7 +268,7 @@ class GroupState:
     bind_needs_idle: bool = True
     window: int = 1
     in_service: bool = True
-    spare: bool = False
+    on_host: bool = False
     entries: list[Entry] = field(default_factory=list[Entry])
     by_context: dict[ContextState, Entry] = field(default_factory=dict[ContextState, Entry])
     by_program: dict[str, list[Entry]] = field(default_factory=dict[str, list["Entry"]])
@@ -305,8 +305,8 @@ class GroupState:
             there = peer.by_context.get(context)
             if there is not None and there.service.samples:
                 value = there.service.value
-                if peer.spare != self.spare:
-                    value *= SPARE if self.spare else 1 / SPARE
+                if peer.on_host != self.on_host:
+                    value *= HOST_FACTOR if self.on_host else 1 / HOST_FACTOR
                 least = min(least, value)
         return SERVICE_PRIOR if least == math.inf else least
 

@@ -25,8 +25,7 @@ from unittest.mock import patch
 import msgspec
 import numpy as np
 
-from repertory.actors.context import ModelContext
-from repertory.models.errors import DeadlineUnreachable
+from repertory.actors.verdicts import Verdict, Verdicts
 from repertory.runtime.plan.arrivals import Times, camera, merged, random_source, renewal, zipf
 from repertory.runtime.plan.generic import generic_groups
 from repertory.runtime.plan.runner import Fate, Played, plan_trace
@@ -133,31 +132,24 @@ def trace_of(name: str, share: float, seed: int, seconds: float) -> Trace:
 
 
 def played(trace: Trace, policy: str, spared: float) -> tuple[Played, list[Frame]]:
-    """Play a load; return also the requests that were spared a verdict, in that share of cases."""
-    chance, judged = Random(trace.seed), dict[Frame, bool]()
-    check, withdraw = vars(ModelContext)["_check_reachable"], vars(ModelContext)["_withdraw"]
+    """Play a load; return also the requests that were spared a verdict, in that share of cases.
 
-    def spare(frame: Frame) -> bool:
+    What has been taken from the queue, and could only be late, ends in any case.
+    """
+    chance, judged = Random(trace.seed), dict[Frame, bool]()
+    at_offer, in_queue = Verdicts.at_offer, Verdicts.in_queue
+
+    def is_spared(frame: Frame) -> bool:
         return judged.setdefault(frame, chance.random() < spared)
 
-    def checking(context: ModelContext, frame: Frame, left: float, now: float) -> None:
-        kept = context.state.kept
-        try:
-            check(context, frame, left, now)
-        except DeadlineUnreachable:
-            if not spare(frame):
-                raise
-            context.state.kept = kept
-            context.refused["deadline"] -= 1
+    def offered(verdicts: Verdicts, frame: Frame, left: float, now: float) -> str | None:
+        told = at_offer(verdicts, frame, left, now)
+        return None if told is None or is_spared(frame) else told
 
-    def withdrawing(context: ModelContext, frame: Frame, soonest: float, now: float) -> None:
-        if frame.started is not None or not spare(frame):  # what is taken from the queue has to end
-            withdraw(context, frame, soonest, now)
+    def queued(verdicts: Verdicts, now: float) -> Iterator[Verdict]:
+        return (verdict for verdict in in_queue(verdicts, now) if not is_spared(verdict[0]))
 
-    with (
-        patch.object(ModelContext, "_check_reachable", checking),
-        patch.object(ModelContext, "_withdraw", withdrawing),
-    ):
+    with patch.object(Verdicts, "at_offer", offered), patch.object(Verdicts, "in_queue", queued):
         return plan_trace(trace, policy_named(policy)), [frame for frame, free in judged.items() if free]
 
 

@@ -2,23 +2,22 @@
 
 T4 of the plan's traces (32 models on 4 devices) is played by the actual runtime under virtual time, with
 the default policy; the time inside `Policy.decide` is summed up and divided by the requests. Before and
-after each play the yardstick is measured: a deque and a future a call, one caller. What one call of it
+after each play the yardstick is measured: `Minimal` of minimal.py, with one caller. What one call of it
 costs on this machine at that moment is the unit of the ratio. All times are CPU time of the one thread.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import statistics
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
 import anyio
+from minimal import Minimal
 
 from repertory.actors.policy import Decision, GroupState, Policy
 from repertory.runtime.plan.generators import generate
@@ -27,30 +26,6 @@ from repertory.runtime.policies.lookahead import look_ahead
 from repertory.runtime.policies.swap_aware import SwapAware
 
 CALLS = 20000
-
-
-class Minimal:
-    """The yardstick."""
-
-    def __init__(self) -> None:
-        self.mailbox: deque[tuple[Any, asyncio.Future[Any]]] = deque()
-        self.waiter: asyncio.Future[None] | None = None
-
-    async def serve(self) -> None:
-        while True:
-            while self.mailbox:
-                message, reply = self.mailbox.popleft()
-                if not reply.done():
-                    reply.set_result(message)
-            self.waiter = asyncio.get_running_loop().create_future()
-            await self.waiter
-
-    async def ask(self, message: Any) -> Any:
-        reply = asyncio.get_running_loop().create_future()
-        self.mailbox.append((message, reply))
-        if self.waiter is not None and not self.waiter.done():
-            self.waiter.set_result(None)
-        return await reply
 
 
 async def round_trip(calls: int = CALLS) -> float:

@@ -1,54 +1,28 @@
 """What `infer` costs beyond the smallest actor there can be, side by side in one run.
 
 The null device answers in the event loop's next step, so what is left is ours: checks, admission, the
-backlog, two actors, the books. The yardstick is `Minimal` below: a deque, a future a call, no bound, no
-deadline, no cancel, no count of anything. Ratios are what counts; absolute times are this machine's.
+backlog, two actors, the books. The yardstick is `Minimal` of minimal.py: a deque, a future a call, no bound,
+no deadline, no cancel, no count of anything. Ratios are what counts; absolute times are this machine's.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import inspect
 import statistics
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import anyio
 import numpy as np
 from anyio import create_task_group
+from minimal import Minimal
 
 import repertory
 from repertory import TensorSpec
 
 FLOAT = np.dtype(np.float32)
 SKETCH = repertory.sketch("null", [TensorSpec("x", (1, 4), FLOAT)], [TensorSpec("y", (1, 4), FLOAT)])
-
-
-class Minimal:
-    """The yardstick."""
-
-    def __init__(self) -> None:
-        self.mailbox: deque[tuple[Any, asyncio.Future[Any]]] = deque()
-        self.waiter: asyncio.Future[None] | None = None
-
-    async def serve(self) -> None:
-        while True:
-            while self.mailbox:
-                message, reply = self.mailbox.popleft()
-                if not reply.done():
-                    reply.set_result(message)
-            self.waiter = asyncio.get_running_loop().create_future()
-            await self.waiter
-
-    async def ask(self, message: Any) -> Any:
-        reply = asyncio.get_running_loop().create_future()
-        self.mailbox.append((message, reply))
-        if self.waiter is not None and not self.waiter.done():
-            self.waiter.set_result(None)
-        return await reply
 
 
 async def measure(call: Callable[[], Awaitable[object]], callers: int, calls: int) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,7 +17,7 @@ from anyio.abc import TaskGroup
 from repertory.actors.actor import ActorDied
 from repertory.actors.context import Retune
 from repertory.actors.intake import Intake
-from repertory.actors.limits import LimitChanges, Limits, whole
+from repertory.actors.limits import LimitChanges, Limits
 from repertory.actors.orders import Probe
 from repertory.actors.policy import Policy
 from repertory.actors.supervisor import Supervisor
@@ -26,22 +25,20 @@ from repertory.actors.vitals import Vitals
 from repertory.models.checks import is_a
 from repertory.models.errors import ConfigError, DeviceLost, RepertoryError, RuntimeClosed, again
 from repertory.transports.device import Health
-from repertory.transports.real import RealWorld
 from repertory.transports.wheel import Wheel
 from repertory.transports.world import World
 
-from .config import Config, read_config
+from .arguments import limits_of
+from .config import Config
 from .fleet import GRACE, DeviceSource, Fleet
 from .model import Model
-from .policies.named import policy_named
-from .policies.swap_aware import SwapAware
 from .repertoire import LoadOptions, Outputs, Repertoire
 from .snapshots import group_statistics, model_statistics
 from .statistics import Decided, Statistics
 from .telemetry import Events, Telemetry
 from .timeline import Span
 
-__all__ = ["Runtime", "open_runtime"]
+__all__ = ["Runtime"]
 
 T = TypeVar("T")
 
@@ -238,7 +235,7 @@ class Runtime:
             sidecar=sidecar,
             outputs=outputs,
             groups=groups,
-            limits=_with_defaults(limits, timeout, priority),
+            limits=limits_of(limits, timeout, priority),
             warm=warm,
             pin=pin,
         )
@@ -381,98 +378,6 @@ class Runtime:
         except ActorDied as error:
             raise DeviceLost(f"{group} went out of service for good", family="group") from error
         return health
-
-
-def open_runtime(
-    source: str | Path | Sequence[DeviceSource],
-    *,
-    world: World | None = None,
-    policy: Policy | str | None = None,
-    queue: int | None = None,
-    queue_bytes: int | None = None,
-    spans: int = 0,
-) -> Runtime:
-    """Open device groups and serve models on them; the result is entered with `async with`.
-
-    Args:
-        source: a TOML file's path, or addresses of device groups (`["sim+memx://0", "cpu://"]`).
-        world: real time without one; a `VirtualWorld` under an event loop on virtual time.
-        policy: who gets a group next, as an object or by its name; `swap-aware` without one.
-        queue: frames that may wait in all models together; without it only each model's own bound counts.
-        queue_bytes: bytes of their inputs, likewise. Where too much waits, a request is refused, waits for a
-            place, or takes that of the oldest frames of its own model, as its model's `overflow` says.
-        spans: how many spans a group keeps for `timeline`; 0 keeps none.
-
-    `policy`, `queue` and `queue_bytes` go before those of the file.
-
-    Raises:
-        ConfigError: the file, an address or an option is wrong.
-        DeviceError: (on entering) a device is not there, or belongs to somebody else.
-    """
-    if isinstance(source, str) and "://" in source:
-        raise ConfigError(
-            f"{source!r} is an address, and a list of them is wanted: open_runtime([{source!r}])"
-        )
-    config = read_config(Path(source)) if isinstance(source, str | Path) else None
-    devices = [group.address for group in config.group] if config else source
-    if isinstance(devices, str | Path) or not devices:
-        raise ConfigError("a runtime needs at least one device address")
-    for device in devices:
-        if not isinstance(device, str) and not callable(device):
-            raise ConfigError(f"{device!r} is neither an address nor a function that makes a device")
-    if config is not None:
-        policy = config.policy if policy is None else policy
-        queue = config.queue if queue is None else queue
-        queue_bytes = config.queue_bytes if queue_bytes is None else queue_bytes
-    return Runtime(
-        devices,
-        config=config,
-        world=world or RealWorld(),
-        policy=_policy(policy),
-        intake=_intake(queue, queue_bytes),
-        spans=spans,
-    )
-
-
-def _policy(policy: Policy | str | None) -> Policy:
-    if policy is None:
-        return SwapAware()
-    if isinstance(policy, str):
-        return policy_named(policy)
-    if not is_a(policy, Policy):
-        raise ConfigError(f"policy {policy!r} came, a Policy or the name of one is wanted")
-    return policy
-
-
-def _intake(queue: int | None, queue_bytes: int | None) -> Intake | None:
-    if queue is None and queue_bytes is None:
-        return None
-    return Intake(
-        math.inf if queue is None else whole("queue", queue),
-        math.inf if queue_bytes is None else whole("queue_bytes", queue_bytes),
-    )
-
-
-def _with_defaults(limits: Limits | None, timeout: float | None, priority: int | None) -> Limits:
-    """Put `timeout` and `priority` into the limits, unless those say something else."""
-    if limits is None:
-        return Limits(timeout=timeout, priority=0 if priority is None else priority)
-    if not is_a(limits, Limits):
-        raise ConfigError(f"limits {limits!r} came, a Limits is wanted")
-    changed = limits
-    if timeout is not None:
-        changed = changed.changed({"timeout": timeout})
-    if priority is not None:
-        changed = changed.changed({"priority": priority})
-    for name in ("timeout", "priority"):
-        here, there = getattr(changed, name), getattr(limits, name)
-        if there not in {here, getattr(_DEFAULTS, name)}:
-            raise ConfigError(f"{name} {here!r} and limits with {name} {there!r} contradict each other")
-    return changed
-
-
-_DEFAULTS = Limits()
-"""What counts as not said."""
 
 
 def _not_open() -> RuntimeClosed:

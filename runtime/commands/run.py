@@ -20,7 +20,8 @@ from repertory.models.errors import (
 )
 from repertory.models.spec import Array
 from repertory.runtime.model import Model
-from repertory.runtime.runtime import Runtime, open_runtime
+from repertory.runtime.opening import open_runtime
+from repertory.runtime.runtime import Runtime
 from repertory.runtime.statistics import ModelStatistics, Statistics
 
 from .command import Command, Step, one_error, printed, progress, table

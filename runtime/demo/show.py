@@ -9,7 +9,8 @@ from typing import final
 import anyio
 
 from repertory.runtime.model import Model
-from repertory.runtime.runtime import Runtime, open_runtime
+from repertory.runtime.opening import open_runtime
+from repertory.runtime.runtime import Runtime
 from repertory.runtime.statistics import Statistics
 from repertory.runtime.timeline import Span
 

@@ -25,7 +25,8 @@ from repertory.models.errors import (
 from repertory.models.sketch import sketch
 from repertory.models.spec import Array, TensorSpec
 from repertory.runtime.model import Model
-from repertory.runtime.runtime import Runtime, open_runtime
+from repertory.runtime.opening import open_runtime
+from repertory.runtime.runtime import Runtime
 from repertory.runtime.timeline import Span
 from repertory.transports.real import RealWorld
 from repertory.transports.virtual import VirtualWorld, virtual_options

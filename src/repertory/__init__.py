@@ -31,7 +31,8 @@ from repertory.models.errors import (
 from repertory.models.sketch import sketch
 from repertory.models.spec import Quantisation, TensorSpec
 from repertory.runtime.model import Model
-from repertory.runtime.runtime import Runtime, open_runtime
+from repertory.runtime.opening import open_runtime
+from repertory.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
     from repertory.transports.memx.mxa.module import mxa

@@ -41,7 +41,7 @@ class Group:
         self.pokes = 0
         self.abandoned: list[Frame] = []
 
-    def spare(self, until: float, now: float, /) -> None:
+    def defer(self, until: float, now: float, /) -> None:
         """Nothing goes on here."""
 
     def ready(self, now: float, /) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import math
+from contextlib import suppress
 from typing import final
+from weakref import ref
 
 import anyio
 import pytest
@@ -32,7 +35,7 @@ class Group:
     def __init__(self) -> None:
         self.state = GroupState("group")
 
-    def spare(self, until: float, now: float, /) -> None:
+    def defer(self, until: float, now: float, /) -> None:
         """Nothing goes on here."""
 
     def ready(self, now: float, /) -> None:
@@ -200,6 +203,24 @@ async def test_a_request_that_comes_behind_others_is_refused_by_what_they_wait_f
         stage.offer(0.5)
     assert stage.context.refused == {"deadline": 1}
     stage.offer(0.045, priority=1)
+
+
+async def test_what_is_refused_is_freed_at_once() -> None:
+    stage = Stage()
+    stage.offer(math.inf)
+    stage.groups[0].commit(0.5)
+    deadline = stage.loop.now() + 0.1
+    frame = frame_of(deadline=deadline)
+    tensor = ref(frame.inputs[0])
+    gc.disable()
+    try:
+        with suppress(DeadlineUnreachable):
+            stage.context.offer(frame, expires=deadline)
+        del frame
+        assert tensor() is None, "and not when the collector comes by"
+    finally:
+        gc.enable()
+    assert stage.context.refused == {"deadline": 1}
 
 
 async def test_what_has_expired_already_was_not_told_before_its_deadline() -> None:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
+from typing import final
 
 import pytest
 
+from repertory.actors.backlog import Backlog
 from repertory.actors.policy import KEPT, Commitment, ContextState, Entry, GroupState, Step
+from repertory.actors.servers import Servers
 from repertory.actors.telling import SPARED, free_for, serves_soon
 from repertory.models.program import Program
+from repertory.transports.frame import Frame
+
+from .books import frame_of
 
 NOW = 10.0
 FRAME, SWAP = 0.005, 0.015
@@ -114,3 +120,70 @@ def test_nobody_waits_for_a_group_that_is_committed_to_nothing_or_to_itself() ->
     assert free_for(group, model, math.inf, NOW) is None
     group.committed = None
     assert free_for(group, model, math.inf, NOW) is None
+
+
+# -- who is told, and in which order ---------------------------------------------------------------
+
+
+@final
+class _Asked:
+    """A group that writes down how it was told: None for at once, else until when it is spared.
+
+    Attributes:
+        takes: whether it takes all that waits.
+    """
+
+    def __init__(self, state: GroupState, *, takes: bool = False) -> None:
+        self.state = state
+        self.takes = takes
+        self.told: list[float | None] = []
+
+    def ready(self, now: float, /) -> None:
+        self.told.append(None)
+        if self.takes:
+            for entry in self.state.entries:
+                entry.context.waiting = 0
+
+    def defer(self, until: float, now: float, /) -> None:
+        self.told.append(until)
+
+    def poke(self) -> None:
+        raise AssertionError("nothing else changed")
+
+    def abandon(self, frame: Frame, /) -> None:
+        raise AssertionError(f"{frame!r} was never started")
+
+
+def _tell(model: ContextState, *asked: _Asked, now: float = NOW, times: int = 1) -> list[list[float | None]]:
+    """Let a frame wait so many times, and return how the groups were told of it."""
+    model.waiting, model.hungry_since = 0, now
+    backlog = Backlog()
+    servers = Servers(model, backlog)
+    for server in asked:
+        servers.add(server)
+    backlog.push(frame_of(deadline=now + 1))
+    for _ in range(times):
+        model.waiting = 1
+        servers.ready(now)
+    return [server.told for server in asked]
+
+
+def test_whoever_takes_what_waits_is_told_first_the_next_time() -> None:
+    model = _context("m")
+    groups = [_Asked(_group(model), takes=takes) for takes in (False, False, True)]
+    assert _tell(model, *groups, times=3) == [[None], [None], [None] * 3]
+
+
+def test_whoever_will_take_it_soon_is_told_first_and_the_others_are_spared() -> None:
+    model = _context("m")
+    groups = [_Asked(_group(model, resident=resident, flying=1)) for resident in ("", "m", "")]
+    assert _tell(model, *groups, times=2) == [[None, math.inf, math.inf], [None] * 2, [math.inf] * 2]
+
+
+@pytest.mark.parametrize("now", [-NOW, 0.0, NOW])
+def test_no_moment_is_taken_for_none(now: float) -> None:
+    """A clock may begin anywhere, and a group may be free at its zero."""
+    model, other = _context("m"), _context("o")
+    group = _group(model, other, resident="o", flying=1)
+    group.committed = Commitment(other, "o", 0, now, now, now, 0.0, FRAME)
+    assert _tell(model, _Asked(group), now=now) == [[now]]

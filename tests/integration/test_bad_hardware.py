@@ -18,7 +18,8 @@ from repertory.models.errors import (
     DeviceLost,
     RepertoryError,
 )
-from repertory.runtime.runtime import Runtime, open_runtime
+from repertory.runtime.opening import open_runtime
+from repertory.runtime.runtime import Runtime
 from repertory.transports.memx.lock import GroupLock
 from repertory.transports.virtual import VirtualWorld
 from tests.memx.files import Net, dfp

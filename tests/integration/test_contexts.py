@@ -7,7 +7,7 @@ import pytest
 from repertory.models.dfp import PACKED_BY, Dfp, Port, write
 from repertory.models.errors import ArtifactError
 from repertory.models.twin import VERSION, Twin, TwinNetwork
-from repertory.runtime.runtime import open_runtime
+from repertory.runtime.opening import open_runtime
 from repertory.transports.memx.constants import CONTEXTS, Status
 from repertory.transports.memx.simulator.parameters import SimulatedMx3
 from repertory.transports.virtual import VirtualWorld

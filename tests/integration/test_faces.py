@@ -11,7 +11,7 @@ import pytest
 from repertory.models.pack import pack_memx
 from repertory.runtime.demo.photos import network
 from repertory.runtime.model import Model
-from repertory.runtime.runtime import open_runtime
+from repertory.runtime.opening import open_runtime
 from repertory.runtime.statistics import Statistics
 from repertory.transports.memx.simulator.parameters import SimulatedMx3
 

@@ -18,7 +18,7 @@ from repertory.models.pack import pack_memx
 from repertory.models.port import Hpoc, Port, RangeConvert
 from repertory.runtime.demo.photos import network
 from repertory.runtime.model import Model
-from repertory.runtime.runtime import open_runtime
+from repertory.runtime.opening import open_runtime
 from repertory.transports.memx.simulator.parameters import SimulatedMx3
 
 from .faces import FACES, SIDES, crops, faces, normalised

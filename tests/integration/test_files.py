@@ -15,7 +15,7 @@ from repertory.models.errors import ArtifactError, InvalidInput, UnknownModel
 from repertory.models.pack import pack_memx
 from repertory.runtime.demo.photos import network
 from repertory.runtime.model import Model
-from repertory.runtime.runtime import open_runtime
+from repertory.runtime.opening import open_runtime
 from repertory.transports.memx.simulator.parameters import SimulatedMx3
 from repertory.transports.virtual import VirtualWorld
 from tests.memx.files import Net, dfp, onnx_net

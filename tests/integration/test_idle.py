@@ -10,7 +10,8 @@ import pytest
 import trio
 from anyio.lowlevel import checkpoint
 
-from repertory.runtime.runtime import Runtime, open_runtime
+from repertory.runtime.opening import open_runtime
+from repertory.runtime.runtime import Runtime
 from repertory.transports.memx.constants import Status
 from repertory.transports.memx.simulator.parameters import SimulatedMx3
 from repertory.transports.real import RealWorld

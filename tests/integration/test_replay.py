@@ -13,7 +13,7 @@ import pytest
 
 from repertory.models.errors import DeadlineExceeded
 from repertory.runtime.model import Model
-from repertory.runtime.runtime import open_runtime
+from repertory.runtime.opening import open_runtime
 from repertory.transports.virtual import VirtualWorld, virtual_options
 from tests.determinism import seeded_trio
 from tests.memx.files import Net, dfp

@@ -19,7 +19,8 @@ from repertory.actors.flightbook import FlightBook
 from repertory.models.errors import DeadlineExceeded, DeadlineUnreachable, DeviceHung, DeviceLost
 from repertory.models.program import Program
 from repertory.runtime.model import Model
-from repertory.runtime.runtime import Runtime, open_runtime
+from repertory.runtime.opening import open_runtime
+from repertory.runtime.runtime import Runtime
 from repertory.transports.device import Device, Residency
 from repertory.transports.memx.device import BIND_BOUND, STALL, MemxDevice
 from repertory.transports.memx.simulator.libmemx import SimulatedLibmemx

@@ -11,7 +11,7 @@ import pytest
 
 from repertory.models.errors import DeviceBusy
 from repertory.runtime.model import Model
-from repertory.runtime.runtime import open_runtime
+from repertory.runtime.opening import open_runtime
 from repertory.transports.memx.constants import DownloadType, Status
 from repertory.transports.memx.simulator.libmemx import SimulatedLibmemx
 from repertory.transports.memx.simulator.parameters import SimulatedMx3

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import anyio
 
-from repertory.runtime.runtime import open_runtime
+from repertory.runtime.opening import open_runtime
 from repertory.transports.isolation.device import Bounds
 
 from .support import Stub, echo, tensor

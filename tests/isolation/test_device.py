@@ -19,7 +19,7 @@ from repertory.models.errors import ConfigError, DeviceError, DeviceLost
 from repertory.models.program import Artifact, Program
 from repertory.models.sketch import sketch
 from repertory.models.spec import TensorSpec
-from repertory.runtime.runtime import open_runtime
+from repertory.runtime.opening import open_runtime
 from repertory.transports.answers import hash_answer
 from repertory.transports.device import Completion
 from repertory.transports.frame import Fate, Frame, Outcome

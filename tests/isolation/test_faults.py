@@ -11,7 +11,8 @@ import pytest
 
 from repertory.models.errors import DeviceError, DeviceHung, DeviceLost
 from repertory.runtime.model import Model
-from repertory.runtime.runtime import Runtime, open_runtime
+from repertory.runtime.opening import open_runtime
+from repertory.runtime.runtime import Runtime
 from repertory.transports.isolation.device import Bounds
 
 from .support import Stub, echo, left, processes, tensor

@@ -10,7 +10,7 @@ import anyio
 import numpy as np
 
 from repertory.runtime.model import Model
-from repertory.runtime.runtime import open_runtime
+from repertory.runtime.opening import open_runtime
 from tests.runtime.support import outstanding, reconciles
 
 from .support import Stub, echo, left, tensor

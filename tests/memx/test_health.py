@@ -8,7 +8,8 @@ import anyio
 import pytest
 
 from repertory.actors.vitals import FRESH
-from repertory.runtime.runtime import Runtime, open_runtime
+from repertory.runtime.opening import open_runtime
+from repertory.runtime.runtime import Runtime
 from repertory.transports.device import Health
 from repertory.transports.memx.features import THROTTLE_K, HardwareInfo, feature_bytes, power_mw, utilisation
 from repertory.transports.memx.simulator.heat import Heat

@@ -13,7 +13,8 @@ from repertory.models.errors import DeviceError
 from repertory.models.sketch import sketch
 from repertory.models.spec import TensorSpec
 from repertory.runtime.model import Model
-from repertory.runtime.runtime import Runtime, open_runtime
+from repertory.runtime.opening import open_runtime
+from repertory.runtime.runtime import Runtime
 from repertory.runtime.telemetry import Events
 
 from .files import Net, dfp

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from repertory.models.errors import ConfigError, DeviceBusy, DeviceHung, DeviceLost
-from repertory.runtime.runtime import open_runtime
+from repertory.runtime.opening import open_runtime
 from repertory.transports.memx import device
 from repertory.transports.memx.lock import GroupLock
 from repertory.transports.memx.manager import check_manager

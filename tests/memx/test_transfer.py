@@ -12,7 +12,7 @@ from repertory.models.errors import DeviceError
 from repertory.models.formats import PortFormat
 from repertory.models.pack import pack_memx
 from repertory.models.port import Port
-from repertory.runtime.runtime import open_runtime
+from repertory.runtime.opening import open_runtime
 from repertory.transports.device import Device
 from repertory.transports.memx.binding import CtypesLibmemx
 from repertory.transports.memx.constants import Status

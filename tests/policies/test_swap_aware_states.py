@@ -89,7 +89,7 @@ def _group(dice: Random, name: str, now: float, contexts: list[ContextState]) ->
     state = GroupState(name, dice.randint(1, 4), memory, whole)
     state.window = dice.choice((1, 4))
     state.bind_needs_idle = dice.random() < 0.5
-    state.in_service, state.spare = dice.random() < 0.8, dice.random() < 0.2
+    state.in_service, state.on_host = dice.random() < 0.8, dice.random() < 0.2
     state.swap = _estimate(dice)
     for _ in range(dice.randint(0, 2)):
         state.load.add(_ago(dice, now), *dice.choice(((0.5, 9.0), (9.0, 0.0))))

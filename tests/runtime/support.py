@@ -13,7 +13,8 @@ from repertory.models.program import Artifact, Program
 from repertory.models.sketch import read_sketch, sketch
 from repertory.models.spec import Array, TensorSpec
 from repertory.runtime.model import Model
-from repertory.runtime.runtime import Runtime, open_runtime
+from repertory.runtime.opening import open_runtime
+from repertory.runtime.runtime import Runtime
 from repertory.runtime.statistics import ModelStatistics
 from repertory.transports.answers import hash_answer
 from repertory.transports.device import Completed, Device, Fault, Health, Residency

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from repertory.models.errors import DeadlineUnreachable
-from repertory.runtime.runtime import open_runtime
+from repertory.runtime.opening import open_runtime
 
 from .support import sketched, tensor
 

@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup
 from repertory.actors.limits import Limits, Overflow
 from repertory.models.errors import ConfigError, DeadlineExceeded, QueueFull, Superseded, UnknownModel
 from repertory.runtime.config import read_config
-from repertory.runtime.runtime import open_runtime
+from repertory.runtime.opening import open_runtime
 from repertory.transports.virtual import VirtualWorld
 
 from .support import SETTLED, Memory, Pending, open_virtual, sketched, tensor

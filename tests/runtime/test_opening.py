@@ -22,7 +22,7 @@ from repertory.models.errors import (
 )
 from repertory.runtime.config import read_config
 from repertory.runtime.model import Model
-from repertory.runtime.runtime import open_runtime
+from repertory.runtime.opening import open_runtime
 from repertory.transports.device import Completed, Fault
 from repertory.transports.memory import InMemoryDevice
 from repertory.transports.virtual import VirtualWorld
@@ -340,7 +340,7 @@ from repertory.models.errors import RuntimeClosed
 from repertory.models.sketch import sketch
 from repertory.models.spec import TensorSpec
 from repertory.runtime.config import read_config
-from repertory.runtime.runtime import open_runtime
+from repertory.runtime.opening import open_runtime
 
 SPEC = TensorSpec("x", (4,), np.dtype(np.float32))
 

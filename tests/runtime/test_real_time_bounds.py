@@ -14,7 +14,8 @@ from anyio.lowlevel import checkpoint
 from repertory.actors.context import Limits, Overflow
 from repertory.models.errors import QueueFull, RepertoryError, Superseded
 from repertory.runtime.model import Model
-from repertory.runtime.runtime import Runtime, open_runtime
+from repertory.runtime.opening import open_runtime
+from repertory.runtime.runtime import Runtime
 from repertory.runtime.statistics import ModelStatistics
 
 from .support import Memory, Pending, outstanding, reconciles, sketched, tensor

@@ -8,7 +8,7 @@ from anyio.lowlevel import checkpoint
 
 from repertory.models.errors import DeadlineExceeded
 from repertory.runtime.model import Model
-from repertory.runtime.runtime import open_runtime
+from repertory.runtime.opening import open_runtime
 from repertory.transports.device import Device
 from repertory.transports.simulated import SimulatedDevice, SimulatedOptions
 from repertory.transports.world import World

@@ -13,7 +13,8 @@ from repertory.actors.context import Limits, Overflow
 from repertory.models.errors import QueueFull
 from repertory.models.spec import Array
 from repertory.runtime.model import Model
-from repertory.runtime.runtime import Runtime, open_runtime
+from repertory.runtime.opening import open_runtime
+from repertory.runtime.runtime import Runtime
 from repertory.transports.frame import Frame
 from repertory.transports.real import RealWorld
 from repertory.transports.virtual import VirtualWorld

@@ -20,7 +20,8 @@ from repertory.models.program import Artifact, Program
 from repertory.models.xmm import Xmm
 from repertory.models.xmm_tensor import NpuType, XmmTensor
 from repertory.models.xmm_writer import redraft, write_xmm
-from repertory.runtime.runtime import Runtime, open_runtime
+from repertory.runtime.opening import open_runtime
+from repertory.runtime.runtime import Runtime
 from repertory.transports.real import RealWorld
 from repertory.transports.virtual import VirtualWorld
 from repertory.transports.xm_npu.errors import NpuRefusal

@@ -13,7 +13,8 @@ import pytest
 from repertory.models.errors import DeadlineExceeded, DeadlineUnreachable, DeviceError
 from repertory.models.program import Artifact
 from repertory.runtime.model import Model
-from repertory.runtime.runtime import Runtime, open_runtime
+from repertory.runtime.opening import open_runtime
+from repertory.runtime.runtime import Runtime
 from repertory.runtime.statistics import ModelStatistics
 from repertory.transports.world import World
 from repertory.transports.xm_npu.cl.npu import ClNpu

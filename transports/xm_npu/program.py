@@ -133,40 +133,18 @@ def prepare_xmm(
         _check(xmm, via, batch)
         if not simulated and batch_layout is None:
             _check_batch(xmm, batch)
-        name = xmm.name or Path(artifact.name).stem
-        inputs, outputs = _called(xmm.inputs, "input"), _called(xmm.outputs, "output")
-        network = Network(
-            name,
-            tuple(_spec(each, batch, output=False, native=native) for each in inputs),
-            tuple(_spec(each, batch, output=True, native=native) for each in outputs),
-        )
+        image = _image(xmm, xmm.name or Path(artifact.name).stem, batch, native=native)
         footprint, scratch = _needs(xmm, via, batch, places)
-        if footprint + scratch > budget:
-            raise ArtifactError(
-                f"it takes {footprint} bytes and a workspace of {scratch}; the memory for models has {budget}"
-            )
-    if artifact.network not in (None, name):
-        raise UnknownModel(f"{artifact.name} holds {name!r}, not {artifact.network!r}")
-    codes = tuple(Code(each.offset, each.size) for each in xmm.programs)
+        _check_room(footprint, scratch, budget)
+    if artifact.network not in (None, image.name):
+        raise UnknownModel(f"{artifact.name} holds {image.name!r}, not {artifact.network!r}")
     return Program(
-        key=_digest(xmm.data, repr((name, via, batch, native)).encode()),
-        name=name,
-        networks=(network,),
+        key=_digest(xmm.data, repr((image.name, via, batch, native)).encode()),
+        name=image.name,
+        networks=(image.network,),
         footprint=footprint,
         scratch=scratch,
-        image=Loadable(
-            xmm.data,
-            name,
-            codes,
-            xmm.params,
-            xmm.worksize,
-            inputs,
-            outputs,
-            xmm.reuse,
-            batch,
-            native,
-            network,
-        ),
+        image=image,
     )
 
 
@@ -219,6 +197,34 @@ def _check_batch(xmm: Xmm, batch: int) -> None:
             " has told whether the library lays it tensor by tensor or item by item. If you have seen that it"
             " is tensor by tensor, say so: ?batch_layout=tensors in the device's address"
         )
+
+
+def _check_room(footprint: int, scratch: int, budget: int) -> None:
+    if footprint + scratch > budget:
+        raise ArtifactError(
+            f"it takes {footprint} bytes and a workspace of {scratch}; the memory for models has {budget}"
+        )
+
+
+def _image(xmm: Xmm, name: str, batch: int, *, native: bool) -> Loadable:
+    inputs, outputs = _called(xmm.inputs, "input"), _called(xmm.outputs, "output")
+    return Loadable(
+        data=xmm.data,
+        name=name,
+        codes=tuple(Code(each.offset, each.size) for each in xmm.programs),
+        params=xmm.params,
+        work=xmm.worksize,
+        inputs=inputs,
+        outputs=outputs,
+        reuse=xmm.reuse,
+        batch=batch,
+        native=native,
+        network=Network(
+            name,
+            tuple(_spec(each, batch, output=False, native=native) for each in inputs),
+            tuple(_spec(each, batch, output=True, native=native) for each in outputs),
+        ),
+    )
 
 
 def _called(tensors: Sequence[XmmTensor], what: str) -> tuple[XmmTensor, ...]:

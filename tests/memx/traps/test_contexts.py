@@ -7,7 +7,7 @@ import pytest
 
 from repertory.actors.bounds import CLOSE_BOUND
 from repertory.models.errors import DeviceError
-from repertory.runtime.runtime import open_runtime
+from repertory.runtime.opening import open_runtime
 from repertory.transports.frame import Fate
 from repertory.transports.memx.constants import CHIP_GENERATION, CONTEXTS, Status
 from repertory.transports.memx.simulator.libmemx import SimulatedLibmemx

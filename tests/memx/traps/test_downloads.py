@@ -9,7 +9,7 @@ from repertory.models.dfp import PACKED_BY, Dfp, Port, write
 from repertory.models.errors import ArtifactError, DeviceError
 from repertory.models.program import Artifact
 from repertory.models.twin import VERSION, Twin, TwinNetwork
-from repertory.runtime.runtime import open_runtime
+from repertory.runtime.opening import open_runtime
 from repertory.transports.memx.constants import CHIP_GENERATION, HALVES_CONFIG, Status
 from repertory.transports.memx.features import Operation
 from repertory.transports.memx.simulator.libmemx import SimulatedLibmemx

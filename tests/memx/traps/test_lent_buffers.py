@@ -13,7 +13,7 @@ import pytest
 from repertory.models.formats import PortFormat
 from repertory.models.pack import pack_memx
 from repertory.runtime.model import Model
-from repertory.runtime.runtime import open_runtime
+from repertory.runtime.opening import open_runtime
 from repertory.transports.memx.constants import CHIP_GENERATION, Status
 from repertory.transports.memx.simulator.libmemx import SimulatedLibmemx
 from repertory.transports.virtual import VirtualWorld

@@ -23,7 +23,7 @@ import anyio
 import numpy as np
 
 from repertory.models.errors import RuntimeClosed
-from repertory.runtime.runtime import open_runtime
+from repertory.runtime.opening import open_runtime
 from repertory.transports.memx.device import MemxDevice
 from repertory.transports.memx.simulator.parameters import SimulatedMx3
 from repertory.transports.memx.simulator.libmemx import SimulatedLibmemx
@@ -117,7 +117,7 @@ import sys
 
 import anyio
 
-from repertory.runtime.runtime import open_runtime
+from repertory.runtime.opening import open_runtime
 
 
 async def main(address):

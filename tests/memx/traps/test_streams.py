@@ -9,7 +9,7 @@ import pytest
 
 from repertory.models.errors import DeviceHung, DeviceLost
 from repertory.runtime.model import Model
-from repertory.runtime.runtime import open_runtime
+from repertory.runtime.opening import open_runtime
 from repertory.transports.device import Device
 from repertory.transports.memx.constants import CHIP_GENERATION, Status
 from repertory.transports.memx.device import POLL, STALL, MemxDevice

@@ -11,7 +11,7 @@ import pytest
 
 from repertory.models.errors import DeviceHung
 from repertory.runtime.model import Model
-from repertory.runtime.runtime import open_runtime
+from repertory.runtime.opening import open_runtime
 from repertory.transports.memx.constants import CHIP_GENERATION, Status
 from repertory.transports.memx.device import BIND_BOUND
 from repertory.transports.memx.simulator.libmemx import SimulatedLibmemx
