@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias, final
 
+from .hope import untried
 from .policy import DOUBT, Entry, GroupState
 
 __all__ = ["LENIENCE", "Admission"]
@@ -24,7 +25,8 @@ class Admission:
     where the model is not resident, the requests of this model that go first and are not late themselves,
     and the request itself, on the group where that is least. What else other models ask for is not counted,
     for a policy may let them wait; nor is anything that is not known. So what was never served could be
-    answered at once, and a group that never served a model takes it to need no more than another one does.
+    answered at once, and a group that never served a model is taken to need no more than another one does, or
+    nothing at all where it may try at once (see `untried`).
 
     Args:
         homes: where the model is served: each group with what it knows of the model.
@@ -107,13 +109,18 @@ class Admission:
         return [
             _learned(group, entry, now, priority)
             if entry.service.samples
-            else (_begin(group, entry, now, priority), like.service.value, 0.0)
+            else (_begin(group, entry, now, priority), _likely(group, entry, like), 0.0)
             for group, entry in homes
         ]
 
 
 def _learned(group: GroupState, entry: Entry, now: float, priority: int) -> _Home:
     return _begin(group, entry, now, priority), entry.service.value, entry.transit.value
+
+
+def _likely(group: GroupState, entry: Entry, like: Entry) -> float:
+    """Return how long a frame takes on a group that never served the model: nobody knows until it was tried."""
+    return 0.0 if untried(group, entry) else like.service.value
 
 
 def _begin(group: GroupState, entry: Entry, now: float, priority: int) -> float:

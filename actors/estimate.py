@@ -8,18 +8,21 @@ __all__ = ["Estimate"]
 
 _GAIN: Final = 0.2
 _LEAP: Final = 3.0  # times the value that one sample counts above it, at most
+_FIRST: Final = 3.0  # times the second sample that the first one may be, to count beside it
 
 
 @final
 class Estimate:
     """A moving mean in seconds.
 
-    The first samples count alike. Later ones move it by a fifth of their distance, and one that lies far
-    above counts as four times the mean: a sample 100 times as large moves it by 1.6, and ten in a row bring
-    it there.
+    The first samples count alike, but for a very first one that is far larger than the second: so it is where
+    something is made ready at first use. Later ones move the mean by a fifth of their distance, and one that
+    lies far above counts as four times the mean: a sample 100 times as large moves it by 1.6, and ten in a row
+    bring it there.
 
     Attributes:
         value: the mean; the prior before the first sample.
+        spread: how far samples are off the mean, likewise.
         samples: how many there were.
 
     Args:
@@ -27,10 +30,11 @@ class Estimate:
         fall: what of the distance to a lower sample it moves; less than a fifth keeps it near the upper ones.
     """
 
-    __slots__ = ("_fall", "samples", "value")
+    __slots__ = ("_fall", "samples", "spread", "value")
 
     def __init__(self, prior: float = 0.0, *, fall: float = _GAIN) -> None:
         self.value = prior
+        self.spread = 0.0
         self.samples = 0
         self._fall = fall
 
@@ -38,10 +42,11 @@ class Estimate:
         """Learn from one sample; what is negative or no number counts as 0."""
         sample = max(0.0, sample)
         self.samples += 1
-        if self.samples == 1:
+        if self.samples == 1 or (self.samples == 2 and sample * _FIRST < self.value):
             self.value = sample
             return
         step = min(sample - self.value, _LEAP * self.value) if self.value else sample
+        self.spread += (abs(step) - self.spread) * _GAIN
         self.value += step * max(_GAIN if step > 0 else self._fall, 1 / self.samples)
 
     def __repr__(self) -> str:

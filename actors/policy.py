@@ -215,9 +215,10 @@ class Entry:
     def stale(self, now: float) -> bool:
         """Whether its estimates are so old that one frame is worth while to try them again.
 
-        Else one slow start would be believed for ever, where frames that would be late are not started.
+        Else one slow start would be believed for ever, where frames that would be late are not started. A
+        single sample is not believed at all.
         """
-        return now - self.served > 1 + DOUBT * self.cost
+        return self.service.samples < 2 or now - self.served > 1 + DOUBT * self.cost
 
     @property
     def ready(self) -> bool:
@@ -286,7 +287,10 @@ class GroupState:
     peers: list[GroupState] = field(default_factory=list["GroupState"])
 
     def busy_for(self, now: float) -> float:
-        """Return for how many more seconds what is started holds the device, as far as was learned."""
+        """Return for how many more seconds what is started holds the device, as far as was learned.
+
+        What should have ended by now is taken to last as much longer as it is late already.
+        """
         work = 0.0
         for entry in self.flying:
             work += entry.in_flight * entry.service.value
@@ -294,7 +298,7 @@ class GroupState:
             work = work + self.swap_cost(self.binding) - (now - self.bind_began)
         elif work:
             work -= now - self.progress
-        return max(0.0, work)
+        return abs(work)
 
     def service_cost(self, entry: Entry) -> float:
         """Return how long a frame holds the device: as learned here, else on another group, else a guess."""

@@ -28,8 +28,9 @@ def first_frame(state: GroupState, now: float) -> Decision | None:
     for key in state.residents:
         for entry in state.by_program.get(key, ()):
             if is_fresh(entry) and entry.ready and not entry.granted and _others_wait(state, entry, now):
-                asker = asker_of(state, entry, resident=True)
-                begun = _begun(state, asker, now + state.busy_for(now), yields=True)
+                free = now + state.busy_for(now)
+                asker = asker_of(state, entry, now, free, resident=True)
+                begun = _begun(state, asker, free, yields=True)
                 if begun is not None:
                     return begun
     return None

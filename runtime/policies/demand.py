@@ -9,7 +9,7 @@ import msgspec
 
 from repertory.actors.policy import Entry, GroupState
 
-from .scene import FRAMES
+from .scene import FRAMES, costs_of
 
 __all__ = ["FORESEEN", "Demand", "demand_of"]
 
@@ -105,8 +105,8 @@ def demand_of(
         horizon: how far arrivals are foreseen.
     """
     context = entry.context
-    service, load = group.service_cost(entry), group.swap_cost(entry)
     transit = entry.transit.value
+    load, service = costs_of(group, entry, context.glance()[1] - transit, now, free)
     earliest = free if entry.program.key in group.residents else free + load
     starts: list[float] = []
     if context.waiting > taken:

@@ -7,7 +7,8 @@ from typing import Final, final
 
 import msgspec
 
-from repertory.actors.policy import ContextState, Entry, GroupState
+from repertory.actors.hope import may_try
+from repertory.actors.policy import SERVICE_PRIOR, SWAP_PRIOR, ContextState, Entry, GroupState
 from repertory.actors.rhythm import SILENCE
 
 from .standing import Holders, held_by_others, left_to, served_by
@@ -20,6 +21,7 @@ __all__ = [
     "Asker",
     "Scene",
     "asker_of",
+    "costs_of",
     "foreseen",
     "is_tight",
     "survey",
@@ -143,15 +145,24 @@ def worth_of(context: ContextState, priority: int) -> float:
     return context.weight * CLASS ** max(-CLASSES, min(CLASSES, priority))
 
 
-def asker_of(state: GroupState, entry: Entry, *, resident: bool, taken: int = 0, held: bool = False) -> Asker:
-    """Look at a model whose frames wait."""
+def asker_of(
+    state: GroupState,
+    entry: Entry,
+    now: float,
+    free: float,
+    *,
+    resident: bool,
+    taken: int = 0,
+    held: bool = False,
+) -> Asker:
+    """Look at a model whose frames wait, at a group that is free at a moment."""
     context = entry.context
-    swap, service = state.swap_cost(entry), state.service_cost(entry)
+    priority, deadline = context.glance()
+    deadline -= entry.transit.value
+    swap, service = costs_of(state, entry, deadline, now, free)
     load = 0.0 if resident else swap
     waiting = context.waiting
     count = (min(FRAMES, waiting)) - taken
-    priority, deadline = context.glance()
-    deadline -= entry.transit.value
     work = count * service
     return Asker(
         entry,
@@ -169,6 +180,17 @@ def asker_of(state: GroupState, entry: Entry, *, resident: bool, taken: int = 0,
         load + work,
         deadline - load - work,
     )
+
+
+def costs_of(
+    state: GroupState, entry: Entry, deadline: float, now: float, free: float
+) -> tuple[float, float]:
+    """Return seconds of a swap and of a frame: hopeful ones where by all that is known it would be late."""
+    swap, service = state.swap_cost(entry), state.service_cost(entry)
+    load = 0.0 if entry.program.key in state.residents else swap
+    if deadline < free + load + service and may_try(state, entry, now):
+        return min(swap, SWAP_PRIOR), min(service, SERVICE_PRIOR)
+    return swap, service
 
 
 def survey(state: GroupState, now: float) -> Scene:
@@ -190,7 +212,7 @@ def survey(state: GroupState, now: float) -> Scene:
             if several and left_to(state, entry, now) is not None:
                 elsewhere = True
                 continue
-            here.append(asker_of(state, entry, resident=True))
+            here.append(asker_of(state, entry, now, free, resident=True))
         else:
             taken, held = 0, False
             if several:
@@ -199,7 +221,7 @@ def survey(state: GroupState, now: float) -> Scene:
                 if context in holders:
                     taken, held = served_by(holders[context], state, entry, now, free), True
             if taken < FRAMES and taken < context.waiting:
-                away.append(asker_of(state, entry, resident=False, taken=taken, held=held))
+                away.append(asker_of(state, entry, now, free, resident=False, taken=taken, held=held))
             else:
                 elsewhere = True
     return Scene(state, now, free, here, away, granted, elsewhere, {}, {})

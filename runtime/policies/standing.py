@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from repertory.actors.admission import LENIENCE
+from repertory.actors.hope import untried
 from repertory.actors.policy import QUICKER, ContextState, Entry, GroupState
 from repertory.actors.sharing import displaced, has_nothing_to_do, patience_for
 
@@ -40,15 +42,37 @@ def left_to(state: GroupState, entry: Entry, now: float) -> GroupState | None:
     """Return the quicker group that a slow one leaves a model's frames to, or None."""
     if not entry.service.samples:
         return None
+    late = _is_late(state, entry, now)
     for peer in state.peers:
         there = peer.by_context.get(entry.context)
-        if peer is not state and there is not None:
-            service = peer.service_cost(there)
-            if service * QUICKER <= entry.service.value and _yields(
-                state, entry, peer, there, service=service, now=now
-            ):
-                return peer
+        if peer is state or there is None:
+            continue
+        if late and _may_be_in_time(peer, there, now):
+            return peer
+        service = peer.service_cost(there)
+        if service * QUICKER <= entry.service.value and _yields(
+            state, entry, peer, there, service=service, now=now
+        ):
+            return peer
     return None
+
+
+def _is_late(group: GroupState, entry: Entry, now: float) -> bool:
+    """Whether a group that has a model would answer its first frame too late, as far as it knows."""
+    end = now + group.busy_for(now) + entry.service.value + entry.transit.value
+    return entry.context.glance()[1] < end - LENIENCE and not entry.stale(now)
+
+
+def _may_be_in_time(peer: GroupState, there: Entry, now: float) -> bool:
+    """Whether a group would answer the first frame in time, after what it does now, or nobody knows."""
+    if not peer.in_service:
+        return False
+    if untried(peer, there):
+        return True
+    resident = there.program.key in peer.residents or peer.binding is there
+    load = 0.0 if resident else peer.swap_cost(there)
+    end = now + peer.busy_for(now) + load + peer.service_cost(there) + there.transit.value
+    return end <= there.context.glance()[1]
 
 
 def _yields(

@@ -32,7 +32,8 @@ def _place(
     entry.served = NOW
     group = GroupState("group", entries=[entry])
     if service is not None:
-        entry.service.add(service)
+        for _ in range(2):  # a single one is not believed
+            entry.service.add(service)
         entry.transit.add(transit)
     if swap is not None:
         entry.swap.add(swap)

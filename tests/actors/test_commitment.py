@@ -22,7 +22,8 @@ def _entry(name: str, waiting: int = 0, priority: int = 0, *, file: str | None =
     context.glance = lambda: (priority, math.inf)
     key = file or name
     entry = Entry(context, Program(key, key, (), footprint=1, scratch=0, image=None), served=NOW)
-    entry.service.add(SERVICE)
+    for _ in range(2):  # a single one is not believed
+        entry.service.add(SERVICE)
     entry.transit.add(0.0)
     entry.swap.add(SWAP)
     return entry

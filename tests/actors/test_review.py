@@ -50,7 +50,8 @@ class Group:
     def serve(self, context: ModelContext) -> Entry:
         """Let the group serve a context whose costs it knows."""
         entry = Entry(context.state, Program("net", "net", (), footprint=1, scratch=0, image=None))
-        entry.service.add(SERVICE)
+        for _ in range(2):  # a single one is not believed
+            entry.service.add(SERVICE)
         entry.swap.add(SWAP)
         entry.served = current_loop().now()
         self.state.by_context[context.state] = entry

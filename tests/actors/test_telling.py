@@ -30,7 +30,8 @@ def _group(*contexts: ContextState, resident: str = "", flying: int = 0, frame: 
     for context in contexts:
         program = Program(f"key of {context.name}", context.name, (), footprint=1, scratch=0, image=None)
         entry = Entry(context, program)
-        entry.service.add(frame)
+        for _ in range(2):  # a single one is not believed
+            entry.service.add(frame)
         entry.swap.add(SWAP)
         state.entries.append(entry)
         state.by_context[context] = entry

@@ -18,7 +18,8 @@ NOW, SERVICE = 10.0, 0.01
 def test_a_verdict_ends_nobody_by_itself() -> None:
     entry = Entry(ContextState("net"), Program("net", "net", (), footprint=1, scratch=0, image=None))
     entry.served = NOW
-    entry.service.add(SERVICE)
+    for _ in range(2):  # a single one is not believed
+        entry.service.add(SERVICE)
     group = GroupState("group", residents={"net": entry.program})
     backlog = Backlog()
     verdicts = Verdicts("net", backlog, Admission(lambda: [(group, entry)]))

@@ -17,7 +17,8 @@ def _two(here: float, away: float) -> GroupState:
     """Return a group that holds `a`, which waits as `b` does: with so much time each."""
     state = group(*(entry(context(name, 1, NOW)) for name in "ab"), residents="a")
     for each, left in zip(state.entries, (here, away), strict=True):
-        each.service.add(SERVICE)
+        for _ in range(2):  # a single one is not believed
+            each.service.add(SERVICE)
         each.swap.add(SWAP)
         each.served = each.turn_since = NOW - 1
         each.turn_frames = 1

@@ -20,7 +20,8 @@ def _group(*contexts: ContextState, turn: float) -> GroupState:
     first, *others = contexts
     state = group(entry(first, turn, frames=1), *(entry(other) for other in others), residents=first.name)
     for each in state.entries:
-        each.service.add(SERVICE)
+        for _ in range(2):  # a single one is not believed
+            each.service.add(SERVICE)
         each.swap.add(SWAP)
     return state
 
