@@ -61,7 +61,7 @@ def test_a_configuration(repertory: Repertory, sketched: Sketched, tmp_path: Pat
     ("text", "complaint"),
     [
         ("[[group]", "line 1"),
-        ("[[group]]\naddress = 3", "$.group[0].address"),
+        ("[[group]]\naddress = 3", "group 1: address 3 came, a text is wanted"),
         ("[[model]]\npath = 'one.json'", "group"),
         ("group = []", "at least one device"),
         ("[[group]]\naddress = 'sim://'\nspeed = 3", "speed"),
