@@ -209,14 +209,8 @@ def _begin(scene: Scene, outlook: Outlook) -> Decision | None:
         if not demand.waiting and demand.arrivals[0] > scene.now + demand.load + INSTANT:
             until = min(demand.arrivals[0] - demand.load, scene.due_at)
             return Wait("it will be bound for its next frame", until=until)
-        over = plan[-1].end - scene.now
-        if outlook.worth < 0:
-            return _turn_to(
-                scene, entry, plan, "most worth, though time earned more of late, over {:.3f} s", over
-            )
-        why = "most worth: {:.2f} frames of priority {} more than its time, over {:.3f} s"
-        worth = outlook.worth / class_worth(outlook.priority)
-        return _turn_to(scene, entry, plan, why, worth, outlook.priority, over)
+        why, figures = _worth_told(outlook, plan[-1].end - scene.now)
+        return _turn_to(scene, entry, plan, why, *figures)
     if not demand.waiting:
         until = min(demand.arrivals[0] + _SLACK, scene.due_at)
         return Wait("holds for its next frame", until=until, plan=plan)
@@ -225,6 +219,15 @@ def _begin(scene: Scene, outlook: Outlook) -> Decision | None:
             frames = max(1, min(plan[0].frames, demand.waiting))
             return grant_of(asker, frames, "most worth", worth=demand.value, plan=plan, until=scene.due_at)
     return _GRANTED
+
+
+def _worth_told(outlook: Outlook, over: float) -> tuple[str, tuple[float, ...]]:
+    """Say what an outlook makes of the time, in frames of its highest class."""
+    if outlook.worth < 0:
+        return "most worth, though time earned more of late, over {:.3f} s", (over,)
+    worth = outlook.worth / class_worth(outlook.priority)
+    why = "most worth: {:.2f} frames of priority {} more than its time, over {:.3f} s"
+    return why, (worth, outlook.priority, over)
 
 
 def _pays_ahead(scene: Scene, demand: Demand) -> bool:

@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+import math
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import PIPE
 
 import numpy as np
 import pytest
@@ -184,3 +189,26 @@ def test_a_group_that_is_not_there(repertory: Repertory, sketched: Sketched) -> 
     done = repertory("run", sketched("one"), "--device", "sim+memx://3?groups=2")
     assert done.code == 1
     assert "looked for MX3 device group 3, found 2: 0 to 1" in done.err
+
+
+@pytest.mark.parametrize(
+    ("service_ms", "presses", "last"),
+    [
+        (1, 1, []),
+        (60_000, math.inf, ["repertory run: interrupted again, left without closing"]),
+    ],
+)
+def test_ctrl_c_closes_in_order_and_a_second_one_leaves_with_one_line(
+    sketched: Sketched, service_ms: int, presses: float, last: list[str]
+) -> None:
+    options = [str(sketched("one")), "--device", f"sim://?service_ms={service_ms}", "--count", "1000000"]
+    command = [sys.executable, "-m", "repertory.runtime.cli", "--verbose", "run", *options]
+    with subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True) as process:
+        assert process.stderr
+        assert any("is in service" in line for line in process.stderr)
+        while process.poll() is None and presses > 0:
+            process.send_signal(signal.SIGINT)
+            presses -= 1
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (130, "")
+    assert [line for line in err.splitlines() if not line.startswith(("INFO:", "DEBUG:"))] == last
