@@ -33,7 +33,7 @@ class Ceilings(NamedTuple):
 
 
 def ceilings(trace: Trace, *, optimum: bool = False) -> Ceilings:
-    """Reckon what is at most achievable; the optimum, which may take as long as a plan, where it is asked for."""
+    """Reckon what is at most achievable; the optimum, which may take as long as a plan, if asked for."""
     bound = clairvoyant_bound(trace)
     best = cameras_optimum(trace) if optimum else None
     if bound is None:
