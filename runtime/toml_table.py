@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import msgspec
 from msgspec import inspect
 
+from repertory.models.checks import is_a
 from repertory.models.errors import ConfigError
 
 from .wanted import came, plain, wanted
@@ -57,12 +58,12 @@ def _trouble(document: Any, kind: type, path: _Path) -> str:
         value, type_ = value[step], _inner(type_, step)
         if isinstance(step, str):
             words.append(step)
-        elif isinstance(value, dict):
+        elif is_a(value, dict):
             words[-1] += f" {step + 1}{_label(value)}"
         else:
             words[-1] = f"item {step + 1} of {words[-1]}"
     tables = [each for each in plain(type_) if isinstance(each, inspect.StructType)]
-    if tables and isinstance(value, dict):
+    if tables and is_a(value, dict):
         return ": ".join([*words, _keys(value, tables[0])])
     key = f"{words.pop()} " if path and isinstance(path[-1], str) else ""
     return ": ".join([*words, f"{key}{came(value)} came, {wanted(type_)} is wanted"])
