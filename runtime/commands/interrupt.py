@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
+from itertools import count
 from types import FrameType
 from typing import Final, TypeVar, TypeVarTuple
 
@@ -46,15 +47,16 @@ def _left_at_the_second(command: str) -> Generator[None]:
     if not callable(loops) or threading.current_thread() is not threading.main_thread():
         yield
         return
-    heard = loops
-    presses = 0
+    heard, presses = loops, count(1)
 
     def press(number: int, frame: FrameType | None) -> None:
-        nonlocal presses
-        presses += 1
-        if presses > 1:
-            _leave(command)
-        heard(number, frame)
+        match next(presses):  # at once: a press may come while another is handled
+            case 1:
+                heard(number, frame)
+            case 2:
+                _leave(command)
+            case _:
+                pass
 
     signal.signal(signal.SIGINT, press)
     try:
@@ -64,7 +66,6 @@ def _left_at_the_second(command: str) -> Generator[None]:
 
 
 def _leave(command: str) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     start = _LINE if sys.stderr.isatty() else ""
     text = f"{start}repertory {command}: interrupted again, left without closing\n"
     os.write(2, text.encode())
