@@ -15,6 +15,7 @@ from .commands.command import Command
 from .commands.demo import Demo
 from .commands.devices import Devices
 from .commands.inspect import Inspect
+from .commands.interrupt import INTERRUPTED
 from .commands.pack import Pack
 from .commands.ping import Ping
 from .commands.plan import Plan
@@ -28,7 +29,7 @@ _EXITS = """exit codes:
   0    done
   1    a device, a model or a file is at fault; the message says which
   2    the command line, the configuration or an input is wrong
-  130  interrupted"""
+  130  interrupted; a second Ctrl-C does not wait until all is closed"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"repertory {command.name}: {error}", file=sys.stderr)
         return 2 if isinstance(error, ConfigError | InvalidInput | NameTaken) else 1
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:  # whoever read our output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

@@ -12,6 +12,7 @@ from repertory.models.errors import ConfigError
 
 from .policies.named import policy_named
 from .repertoire import LoadOptions, Outputs
+from .toml_table import decoded
 
 __all__ = ["Config", "GroupConfig", "ModelConfig", "read_config"]
 
@@ -122,17 +123,14 @@ def read_config(path: Path) -> Config:
     """Read and check a TOML file; model paths come back resolved against its folder.
 
     Raises:
-        ConfigError: names the file and the key that is wrong.
+        ConfigError: names the file, the table and the key that is wrong, what came, and what is wanted.
     """
     try:
-        config = msgspec.toml.decode(path.read_bytes(), type=Config)
+        data = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: {error}") from error
-    if not config.group:
-        raise ConfigError(f"{path}: there is no [[group]]: a runtime needs at least one device")
     try:
+        config = decoded(data, Config)
         _check(config)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
@@ -141,6 +139,8 @@ def read_config(path: Path) -> Config:
 
 def _check(config: Config) -> None:
     """Check what the types do not tell."""
+    if not config.group:
+        raise ConfigError("there is no [[group]]: a runtime needs at least one device")
     for name, value in (("queue", config.queue), ("queue_bytes", config.queue_bytes)):
         if value is not None:
             whole(name, value)

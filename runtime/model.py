@@ -83,8 +83,8 @@ class Model:
                 their names. Dtypes as in `inputs`: native ones pass without a copy. The memory is borrowed
                 until the device has completed the frame, which after a cancel is later than the return.
             timeout: seconds from now; without it and a deadline that of the model's limits.
-            deadline: the same as a moment on the loop's clock (`anyio.current_time()`); the earlier one
-                counts, and so does the deadline of the caller's own cancel scopes.
+            deadline: the same as a moment on the loop's clock (`anyio.current_time()`). Of both, the earlier
+                one counts, as does the deadline of the caller's own cancel scopes where that is earlier.
             priority: larger is more urgent; -128 to 127. That of the model's limits without it.
 
         Returns:

@@ -23,6 +23,12 @@ async def _await(slot: Slot) -> None:
         await slot
 
 
+async def _turns() -> None:
+    """Let everybody else go on until he waits."""
+    for _ in range(5):
+        await checkpoint()
+
+
 async def test_slot_filled_before_the_wait() -> None:
     loop = current_loop()
     slot = loop.slot()
@@ -33,10 +39,18 @@ async def test_slot_filled_before_the_wait() -> None:
 async def test_slot_filled_during_the_wait() -> None:
     loop = current_loop()
     slot = loop.slot()
+    ended = anyio.Event()
+
+    async def wait() -> None:
+        await _await(slot)
+        ended.set()
+
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_await, slot)
-        await checkpoint()
+        tasks.start_soon(wait)
+        await _turns()
+        assert not ended.is_set()
         loop.fill(slot)
+    assert ended.is_set()
 
 
 async def test_slot_filled_twice() -> None:
@@ -62,13 +76,23 @@ async def test_slot_of_a_cancelled_waiter_is_left_alone() -> None:
 async def test_cancelled_waiter_wins_over_a_later_fill() -> None:
     loop = current_loop()
     slot = loop.slot()
+    ends: list[str] = []
+
+    async def wait() -> None:
+        try:
+            await _await(slot)
+            ends.append("filled")
+        except anyio.get_cancelled_exc_class():
+            ends.append("cancelled")
+            raise
+
     with anyio.CancelScope() as scope:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_await, slot)
-            await checkpoint()
+            tasks.start_soon(wait)
+            await _turns()
             scope.cancel()
             loop.fill(slot)
-    assert scope.cancel_called
+    assert ends == ["cancelled"]
 
 
 async def test_waiting_for_a_filled_slot_lets_others_run() -> None:
@@ -164,11 +188,19 @@ async def test_waiting_until_a_time_ends_there_and_not_before() -> None:
 async def test_waiting_until_a_time_ends_early_where_the_slot_is_filled(when: float) -> None:
     loop = current_loop()
     slot = loop.slot()
-    async with anyio.create_task_group() as tasks:
-        with anyio.fail_after(HANG):
-            tasks.start_soon(loop.wait_until, slot, loop.now() + when)
-            await checkpoint()
+    ended = anyio.Event()
+
+    async def wait() -> None:
+        await loop.wait_until(slot, loop.now() + when)
+        ended.set()
+
+    with anyio.fail_after(HANG):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            await _turns()
+            assert not ended.is_set()
             loop.fill(slot)
+    assert ended.is_set()
 
 
 async def test_waiting_until_a_time_can_be_cancelled() -> None:

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-import anyio
-
 from repertory.models.errors import ConfigError
 
 from .command import Command, one_error, printed, progress
+from .interrupt import served
 from .run import statistics_text
 
 if TYPE_CHECKING:  # it needs the extra
@@ -58,7 +57,7 @@ class Demo(Command):
 
         _check(options.devices, placement.SCHEMES)
         with progress("photographs", len(photos.FACES)) as step, one_error():
-            found = anyio.run(show.run, options.devices, step)
+            found = served(self.name, show.run, options.devices, step)
         pictures = _write_pictures(found, options.out)
         printed(_facts(found), _text(found, pictures), json=options.json)
 

@@ -15,6 +15,7 @@ from .dfp_facts import dfp_facts, dfp_text
 from .dynmod_facts import dynmod_facts, dynmod_text
 from .pack_dfp import FORMATS, pack_dfp
 from .pack_dynmod import pack_dynmod
+from .pack_family import family_of
 from .pack_xmm import NPU_FORMATS, pack_xmm
 from .xmm_facts import xmm_facts, xmm_text
 
@@ -28,6 +29,9 @@ class Pack(Command):
     This is no compiler. The file describes the ports that a compiled model would have and carries the ONNX
     graph for the simulator to compute; there is no code for a chip in it, it is marked as a simulation
     twin, and real hardware refuses it. For hardware, use the vendor's compiler.
+
+    The suffix of --output says which family's file it is (.dfp, .out, .xmm), if --family does not; where both
+    do, they must agree.
 
     Its shapes are fixed: where the graph's input is open, give --shape. The batch is 1: a frame is one item
     of the batch.
@@ -47,7 +51,7 @@ class Pack(Command):
 
     Examples:
       repertory pack pnet.onnx --family memx --shape input_1=1,352,272,3 -o pnet.dfp
-      repertory pack rnet.onnx --family c7x -o lib0.out
+      repertory pack rnet.onnx -o lib0.out
       repertory pack rnet.onnx --family xm-npu --format input_2=u8:0.0078125:128 -o rnet.xmm
     """
 
@@ -62,8 +66,7 @@ class Pack(Command):
         parser.add_argument(
             "--family",
             choices=[*_FAMILIES],
-            default="memx",
-            help="whose format (memx: DFP; c7x: module; xm-npu: .xmm)",
+            help="whose format (memx: .dfp; c7x: .out; xm-npu: .xmm); by the output's suffix without it",
         )
         parser.add_argument(
             "--shape", action="append", default=[], metavar="NAME=1,H,W,C", help="an input's fixed shape"
@@ -106,7 +109,7 @@ class Pack(Command):
         parser.add_argument("--json", action="store_true", help="print facts about the file as JSON")
 
     def run(self, options: argparse.Namespace) -> None:
-        pack, facts_of, text_of = _FAMILIES[options.family]
+        pack, facts_of, text_of = _FAMILIES[family_of(options.family, options.output)]
         data = pack(options)
         try:
             options.output.write_bytes(data)

@@ -6,13 +6,12 @@ import argparse
 from collections.abc import Iterator
 from typing import final
 
-import anyio
-
 from repertory.models.errors import ConfigError, DeviceError, DeviceHung
 from repertory.transports.real import RealWorld
 from repertory.transports.rpmsg.ping import Answer, dsp_at, ping
 
 from .command import Command, printed
+from .interrupt import served
 
 __all__ = ["Ping"]
 
@@ -50,7 +49,7 @@ class Ping(Command):
     def run(self, options: argparse.Namespace) -> None:
         if not options.timeout > 0:
             raise ConfigError(f"--timeout {options.timeout}: more than 0 seconds are wanted")
-        answer = anyio.run(_ask, options.address, options.timeout)
+        answer = served(self.name, _ask, options.address, options.timeout)
         printed(answer, _text(answer), json=options.json)
 
 

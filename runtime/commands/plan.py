@@ -56,8 +56,8 @@ class Plan(Command):
     describes models, their requests, and groups. --arrivals reads requests from a CSV file.
 
     Shares count requests that were answered by their deadline, of all that were made, refused ones
-    included. The bound is one that no schedule can exceed; the optimum, for cameras, what the best reaches
-    that knows all arrivals beforehand.
+    included. The bound is one that no schedule can exceed; the optimum, for cameras and with --optimum, what
+    the best reaches that knows all arrivals beforehand.
     """
 
     name = "plan"
@@ -76,6 +76,9 @@ class Plan(Command):
         )
         parser.add_argument(
             "--compare", action="store_true", help="one table of policies; of all, where none is named"
+        )
+        parser.add_argument(
+            "--optimum", action="store_true", help="search the optimum of a load of cameras: may take long"
         )
         parser.add_argument(
             "--seed", metavar="N[-M]", help="that a load is drawn with (default 1), or several and their mean"
@@ -124,7 +127,7 @@ class _Result(NamedTuple):
 def _played(
     trace: Trace, policies: Sequence[str], options: argparse.Namespace, step: Step
 ) -> Iterator[Report]:
-    for report, played in compare(trace, policies):
+    for report, played in compare(trace, policies, optimum=options.optimum):
         if options.timeline is not None:
             _write(report, played, options.timeline, options.span)
         step()

@@ -25,6 +25,7 @@ from repertory.runtime.runtime import Runtime
 from repertory.runtime.statistics import ModelStatistics, Statistics
 
 from .command import Command, Step, one_error, printed, progress, table
+from .interrupt import served
 
 __all__ = ["Run", "statistics_text"]
 
@@ -76,7 +77,7 @@ class Run(Command):
         if options.timeout is not None and not options.timeout > 0:
             raise ConfigError(f"--timeout {options.timeout}: more than 0 seconds are wanted")
         with one_error():
-            statistics = anyio.run(_serve, options)
+            statistics = served(self.name, _serve, options)
         printed(statistics, statistics_text(statistics), json=options.json)
 
 

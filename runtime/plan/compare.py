@@ -19,7 +19,7 @@ __all__ = ["Ceilings", "ceilings", "compare", "play"]
 
 @final
 class Ceilings(NamedTuple):
-    """What no policy can exceed on a load, or None where nothing is known.
+    """What no policy can exceed on a load, or None where nothing is known or was not asked for.
 
     Attributes:
         bound: share of its requests, 0 to 1.
@@ -32,12 +32,13 @@ class Ceilings(NamedTuple):
     throughput: float | None
 
 
-def ceilings(trace: Trace) -> Ceilings:
-    """Reckon what is at most achievable."""
+def ceilings(trace: Trace, *, optimum: bool = False) -> Ceilings:
+    """Reckon what is at most achievable; the optimum, which may take as long as a plan, if asked for."""
     bound = clairvoyant_bound(trace)
+    best = cameras_optimum(trace) if optimum else None
     if bound is None:
-        return Ceilings(None, cameras_optimum(trace), throughput_bound(trace))
-    return Ceilings(bound, cameras_optimum(trace), bound * len(trace.arrivals) / trace.seconds)
+        return Ceilings(None, best, throughput_bound(trace))
+    return Ceilings(bound, best, bound * len(trace.arrivals) / trace.seconds)
 
 
 def play(trace: Trace, policy: str) -> Played:
@@ -50,12 +51,15 @@ def play(trace: Trace, policy: str) -> Played:
     return plan_trace(trace, policy_named(policy))
 
 
-def compare(trace: Trace, policies: Sequence[str]) -> Iterator[tuple[Report, Played]]:
+def compare(
+    trace: Trace, policies: Sequence[str], *, optimum: bool = False
+) -> Iterator[tuple[Report, Played]]:
     """Play a load under each policy, and put beside it what is achievable.
 
     Args:
         trace: the load.
         policies: their names.
+        optimum: whether to search the optimum too.
 
     Raises:
         ConfigError: there is no such policy, or a group's address is wrong.
@@ -63,7 +67,7 @@ def compare(trace: Trace, policies: Sequence[str]) -> Iterator[tuple[Report, Pla
     """
     for policy in policies:
         policy_named(policy)
-    known = ceilings(trace)
+    known = ceilings(trace, optimum=optimum)
     for policy in policies:
         played = play(trace, policy)
         yield _told(played, policy, known), played

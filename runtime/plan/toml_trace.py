@@ -27,6 +27,7 @@ import msgspec
 import numpy as np
 
 from repertory.models.errors import ConfigError
+from repertory.runtime.toml_table import decoded
 from repertory.transports.address import Address
 
 from .arrivals import Times, bursts, camera, check_load, merged, random_source, renewal
@@ -123,7 +124,7 @@ def read_toml(path: Path, *, seed: int | None = None) -> Trace:
         seed: in place of the file's.
 
     Raises:
-        ConfigError: names the file and the key that is wrong.
+        ConfigError: names the file, the table and the key that is wrong, what came, and what is wanted.
     """
     try:
         return _trace(_decoded(path), path, seed)
@@ -139,10 +140,7 @@ def _decoded(path: Path) -> _Description:
         raise ConfigError(getattr(error, "strerror", None) or str(error)) from error
     if len(data) > MAX_TOML:
         raise ConfigError(f"at most {MAX_TOML} bytes are read")
-    try:
-        return msgspec.toml.decode(data, type=_Description)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(str(error)) from error
+    return decoded(data, _Description)
 
 
 def _trace(read: _Description, path: Path, seed: int | None) -> Trace:

@@ -27,6 +27,7 @@ class Demand(msgspec.Struct, eq=False):
         entry: of the model on the group.
         service: seconds of one frame there.
         load: seconds to make the model resident, where it is not.
+        priority: the class of what is taken next.
         value: what a frame that is answered in time is worth.
         waiting: frames that are there.
         arrivals: when each foreseen one comes.
@@ -38,6 +39,7 @@ class Demand(msgspec.Struct, eq=False):
     entry: Entry
     service: float
     load: float
+    priority: int
     value: float
     waiting: int
     arrivals: list[float]
@@ -91,7 +93,15 @@ class Demand(msgspec.Struct, eq=False):
 
 
 def demand_of(
-    group: GroupState, entry: Entry, now: float, free: float, *, value: float, taken: int, horizon: float
+    group: GroupState,
+    entry: Entry,
+    now: float,
+    free: float,
+    *,
+    priority: int,
+    value: float,
+    taken: int,
+    horizon: float,
 ) -> Demand | None:
     """Return what a model asks of a group, or None where nothing of it can be in time.
 
@@ -100,6 +110,7 @@ def demand_of(
         entry: of the model on it.
         now: the present.
         free: when the device is free.
+        priority: its class.
         value: of a frame.
         taken: frames that others will serve, the first ones.
         horizon: how far arrivals are foreseen.
@@ -135,4 +146,4 @@ def demand_of(
             due += period
     if not starts:
         return None
-    return Demand(entry, service, load, value, waiting, arrivals, starts, max(starts), musts)
+    return Demand(entry, service, load, priority, value, waiting, arrivals, starts, max(starts), musts)

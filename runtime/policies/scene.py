@@ -21,6 +21,7 @@ __all__ = [
     "Asker",
     "Scene",
     "asker_of",
+    "class_worth",
     "costs_of",
     "foreseen",
     "is_tight",
@@ -140,9 +141,12 @@ class Scene(msgspec.Struct, eq=False):
 
 def worth_of(context: ContextState, priority: int) -> float:
     """Return what a frame of a model is worth, by its weight and its class."""
-    if not priority:
-        return context.weight
-    return context.weight * CLASS ** max(-CLASSES, min(CLASSES, priority))
+    return context.weight * class_worth(priority) if priority else context.weight
+
+
+def class_worth(priority: int) -> float:
+    """Return what a frame of weight 1 is worth in a class, in frames of class 0."""
+    return CLASS ** max(-CLASSES, min(CLASSES, priority))
 
 
 def asker_of(

@@ -15,7 +15,7 @@ from .begun import first_frame, is_fresh, just_begun
 from .demand import Demand
 from .granting import grant_of
 from .in_order import InOrder, in_order, spare_frames
-from .scene import FRAMES, Asker, Scene, foreseen, is_tight, survey
+from .scene import FRAMES, Asker, Scene, class_worth, foreseen, is_tight, survey
 from .standing import best_placed, held_by_others
 from .turns import INSTANT, Due, deadlines_come_first, due_turn
 from .weighing import Outlook, weigh
@@ -209,8 +209,8 @@ def _begin(scene: Scene, outlook: Outlook) -> Decision | None:
         if not demand.waiting and demand.arrivals[0] > scene.now + demand.load + INSTANT:
             until = min(demand.arrivals[0] - demand.load, scene.due_at)
             return Wait("it will be bound for its next frame", until=until)
-        why = "most worth: {:.2f} more than its time, over {:.3f} s"
-        return _turn_to(scene, entry, plan, why, outlook.worth, plan[-1].end - scene.now)
+        why, figures = _worth_told(outlook, plan[-1].end - scene.now)
+        return _turn_to(scene, entry, plan, why, *figures)
     if not demand.waiting:
         until = min(demand.arrivals[0] + _SLACK, scene.due_at)
         return Wait("holds for its next frame", until=until, plan=plan)
@@ -219,6 +219,15 @@ def _begin(scene: Scene, outlook: Outlook) -> Decision | None:
             frames = max(1, min(plan[0].frames, demand.waiting))
             return grant_of(asker, frames, "most worth", worth=demand.value, plan=plan, until=scene.due_at)
     return _GRANTED
+
+
+def _worth_told(outlook: Outlook, over: float) -> tuple[str, tuple[float, ...]]:
+    """Say what an outlook makes of the time, in frames of its highest class."""
+    if outlook.worth < 0:
+        return "most worth, though time earned more of late, over {:.3f} s", (over,)
+    worth = outlook.worth / class_worth(outlook.priority)
+    why = "most worth: {:.2f} frames of priority {} more than its time, over {:.3f} s"
+    return why, (worth, outlook.priority, over)
 
 
 def _pays_ahead(scene: Scene, demand: Demand) -> bool:

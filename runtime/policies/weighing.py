@@ -39,14 +39,16 @@ class Outlook:
         demand: of the model to turn to.
         plan: what follows, that stretch first.
         worth: of the plan, less the price of its time.
+        priority: the highest class in the plan.
     """
 
-    __slots__ = ("demand", "plan", "worth")
+    __slots__ = ("demand", "plan", "priority", "worth")
 
-    def __init__(self, demand: Demand, plan: tuple[Step, ...], worth: float) -> None:
+    def __init__(self, demand: Demand, plan: tuple[Step, ...], worth: float, priority: int) -> None:
         self.demand = demand
         self.plan = plan
         self.worth = worth
+        self.priority = priority
 
 
 def weigh(scene: Scene, *, width: int, candidates: int, fairness: float) -> Outlook | None:
@@ -74,7 +76,8 @@ def weigh(scene: Scene, *, width: int, candidates: int, fairness: float) -> Outl
     plan = tuple(
         Step(demands[step.number].entry.context, step.start, step.end, step.frames) for step in steps
     )
-    return Outlook(demands[steps[0].number], plan, ahead.worth)
+    highest = max([demands[step.number].priority for step in steps])
+    return Outlook(demands[steps[0].number], plan, ahead.worth, highest)
 
 
 def _demands(scene: Scene, candidates: int, fairness: float) -> list[Demand]:
@@ -88,6 +91,7 @@ def _demands(scene: Scene, candidates: int, fairness: float) -> list[Demand]:
             entry,
             scene.now,
             scene.free,
+            priority=priority,
             value=worth_of(context, priority) * (1.0 + fairness * (1.0 - context.kept)),
             taken=max(taken, claimed.get(context, 0)),
             horizon=scene.free + FORESIGHT,

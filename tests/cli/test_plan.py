@@ -10,6 +10,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from repertory.runtime.plan import compare
+from repertory.runtime.plan.trace import Trace
+
 from .conftest import Repertory
 
 WANTED = {"policy", "goodput", "worst_model", "per_model", "on_time_per_second", "swaps_per_second", "bound"}
@@ -30,8 +33,29 @@ def _lines(text: str) -> list[Any]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+def test_the_optimum_is_searched_where_it_is_asked_for(
+    repertory: Repertory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched: list[str] = []
+
+    def search(trace: Trace) -> float:
+        searched.append(trace.name)
+        return 0.987
+
+    monkeypatch.setattr(compare, "cameras_optimum", search)
+    plan = ("plan", "T1", "--policy", "hailort", "--seconds", 0.5)
+    (told,) = _lines(repertory(*plan, "--json").out)
+    assert (told["optimum"], told["bound"], searched) == (None, 1.0, [])
+    assert "optimum" not in repertory(*plan).out + repertory(*plan, "--compare").out
+    assert _lines(repertory(*plan, "--json", "--optimum").out)[0]["optimum"] == 0.987
+    assert "the optimum 98.7 %" in repertory(*plan, "--optimum").out
+    assert "\noptimum " in repertory(*plan, "--compare", "--optimum").out
+    assert searched == ["T1"] * 3
+
+
 def test_json_is_one_object_a_policy(repertory: Repertory) -> None:
-    done = repertory("plan", "T1", "--policy", "hailort", "--policy", "fifo", "--seconds", 1, "--json")
+    policies = ("--policy", "hailort", "--policy", "fifo")
+    done = repertory("plan", "T1", *policies, "--seconds", 1, "--json", "--optimum")
     assert done.code == 0
     assert [each["policy"] for each in _lines(done.out)] == ["hailort", "fifo"]
     for told in _lines(done.out):

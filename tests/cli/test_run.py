@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import PIPE
 
 import numpy as np
 import pytest
@@ -61,7 +65,7 @@ def test_a_configuration(repertory: Repertory, sketched: Sketched, tmp_path: Pat
     ("text", "complaint"),
     [
         ("[[group]", "line 1"),
-        ("[[group]]\naddress = 3", "$.group[0].address"),
+        ("[[group]]\naddress = 3", "group 1: address 3 came, a text is wanted"),
         ("[[model]]\npath = 'one.json'", "group"),
         ("group = []", "at least one device"),
         ("[[group]]\naddress = 'sim://'\nspeed = 3", "speed"),
@@ -184,3 +188,50 @@ def test_a_group_that_is_not_there(repertory: Repertory, sketched: Sketched) -> 
     done = repertory("run", sketched("one"), "--device", "sim+memx://3?groups=2")
     assert done.code == 1
     assert "looked for MX3 device group 3, found 2: 0 to 1" in done.err
+
+
+_TELLS_WHAT_IT_DOES = """
+import sys
+import anyio
+from repertory.runtime import cli
+from repertory.transports.simulated import SimulatedDevice
+
+start, close = SimulatedDevice.start, SimulatedDevice.close
+
+def told_start(self, frame):
+    start(self, frame)
+    print("started", file=sys.stderr, flush=True)
+
+async def slow_close(self, *, bound):
+    print("closing", file=sys.stderr, flush=True)
+    if "hang" in sys.argv[1]:
+        await anyio.sleep_forever()
+    await close(self, bound=bound)
+
+SimulatedDevice.start, SimulatedDevice.close = told_start, slow_close
+sys.exit(cli.main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("closes", "last"),
+    [
+        ("at once", []),
+        ("hangs", ["repertory run: interrupted again, left without closing"]),
+    ],
+)
+def test_ctrl_c_closes_in_order_and_a_second_one_leaves_with_one_line(
+    sketched: Sketched, closes: str, last: list[str]
+) -> None:
+    run = ["run", str(sketched("one")), "--device", "sim://", "--count", "1000000"]
+    command = [sys.executable, "-c", _TELLS_WHAT_IT_DOES, closes, *run]
+    with subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True) as process:
+        assert process.stderr
+        assert process.stderr.readline() == "started\n"
+        process.send_signal(signal.SIGINT)
+        assert "closing\n" in process.stderr
+        if last:
+            process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (130, "")
+    assert err.splitlines() == last

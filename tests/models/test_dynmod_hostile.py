@@ -116,7 +116,7 @@ def test_files_made_to_be_slow(name: str) -> None:
 @pytest.mark.parametrize("kind", [1, 2, 3, 5, 6, 11])
 def test_sections_that_no_loader_looks_at_cost_little(kind: int) -> None:
     with little_memory():
-        is_read(many_sections(kind, 60_000), within=5.0)
+        assert is_read(many_sections(kind, 60_000), within=5.0)
 
 
 def test_symbols_by_the_thousand_are_no_offence() -> None:

@@ -38,9 +38,11 @@ class Tally:
         board: what they ran on.
         ends: how many ended in each way; `right` and `wrong` are answers.
         after: how the last request ended, when the faults were over.
+        befallen: faults that befell a reply.
     """
 
     board: Board
+    befallen: list[Fault]
     ends: Counter[str] = field(default_factory=Counter[str])
     after: str = ""
 
@@ -102,7 +104,20 @@ async def wake_up(board: Board) -> None:
 
 async def run(seed: int, prepare: Callable[[SimulatedDsp], None], *, operator: bool = False) -> Tally:
     params = SimulatedC7x(wire=2 if seed // 2 % 2 else 3, answers="hash", latency_ms=1.0, load_ms=1.0)
-    tally = Tally(Board(params, run_bound=RUN_BOUND, prepare=prepare))
+    befallen: list[Fault] = []
+
+    def prepare_and_watch(dsp: SimulatedDsp) -> None:
+        prepare(dsp)
+        rule = dsp.faults.on_reply
+
+        def watched(seen: Seen) -> Fault | None:
+            fault = rule(seen) if rule else None
+            befallen.extend([fault] if fault else [])
+            return fault
+
+        dsp.faults.on_reply = watched
+
+    tally = Tally(Board(params, run_bound=RUN_BOUND, prepare=prepare_and_watch), befallen)
     async with open_virtual(tally.board.source()) as rt:
         model = await rt.load(module(), name="double")
         async with anyio.create_task_group() as tasks:
@@ -146,8 +161,12 @@ def total(tallies: list[Tally]) -> Counter[str]:
     return sum((tally.ends for tally in tallies), Counter[str]())
 
 
-def untouched(tallies: list[Tally]) -> None:
-    """Nobody noticed anything."""
+def untouched(tallies: list[Tally], kind: Kind | None = None) -> None:
+    """Nobody noticed anything of what happened: a fault of this kind, or sends that found no buffer."""
+    befallen = [fault.kind for tally in tallies for fault in tally.befallen]
+    assert set(befallen) == ({kind} if kind else set())
+    assert kind is None or len(befallen) > RUNS / 4
+    assert not any(tally.board.dsp.faults.refused_sends for tally in tallies), "all of them were met with"
     assert set(total(tallies)) == {"right"}
     assert {tally.board.incarnations for tally in tallies} == {1}
 
@@ -168,14 +187,15 @@ async def test_a_reply_that_cannot_be_used(anyio_backend: object, kind: Kind) ->
 
 @pytest.mark.virtual
 async def test_a_duplicate_reply(anyio_backend: object) -> None:
-    untouched(await runs(lambda seed: replies(seed, Kind.DUPLICATE, none)))
+    untouched(await runs(lambda seed: replies(seed, Kind.DUPLICATE, none)), Kind.DUPLICATE)
 
 
 @pytest.mark.virtual
 async def test_a_reply_that_comes_late(anyio_backend: object) -> None:
     """Later than the bound, but not later than a PING behind it may be."""
     untouched(
-        await runs(lambda seed: replies(seed, Kind.DELAY, lambda draw: draw.uniform(0, 10 * RUN_BOUND)))
+        await runs(lambda seed: replies(seed, Kind.DELAY, lambda draw: draw.uniform(0, 10 * RUN_BOUND))),
+        Kind.DELAY,
     )
 
 

@@ -60,7 +60,7 @@ async def test_deadline_that_has_passed_is_refused_at_once(late: float) -> None:
     assert memory.ran == []
 
 
-@pytest.mark.parametrize("by", ["timeout", "deadline", "default", "both"])
+@pytest.mark.parametrize("by", ["timeout", "deadline", "default", "timeout of both", "deadline of both"])
 async def test_request_on_a_slow_device_returns_on_time_while_the_frame_stays_there(by: str) -> None:
     memory = Memory(holding=True)
     async with open_virtual(memory) as rt:
@@ -70,7 +70,8 @@ async def test_request_on_a_slow_device_returns_on_time_while_the_frame_stays_th
             "timeout": {"timeout": 0.1},
             "deadline": {"deadline": began + 0.1},
             "default": {},
-            "both": {"timeout": 0.1, "deadline": began + 50},
+            "timeout of both": {"timeout": 0.1, "deadline": began + 50},
+            "deadline of both": {"timeout": 50, "deadline": began + 0.1},
         }[by]
         with pytest.raises(DeadlineExceeded, match="net: no answer by the deadline"):
             await model.infer(tensor(1), **options)

@@ -273,7 +273,7 @@ def test_files_of_a_configuration_lie_in_its_folder(tmp_path: Path) -> None:
         ("", "group"),
         ("group = []", r"there is no \[\[group\]\]"),
         ("[[group]]\nadress = 'sim://'", "adress"),
-        ("[[group]]\naddress = 7", "Expected `str`, got `int`"),
+        ("[[group]]\naddress = 7", r"group 1: address 7 came, a text is wanted"),
         ("[[group]]\naddress = 'sim://'\n[[model]]\nname = 'net'", "path"),
         ("[[group]]\naddress = 'sim://'\n[[model]]\npath = 'net.json'\nquueue = 3", "quueue"),
         ("[[group]]\naddress = 'sim://'\n[[model]]\npath = 'net.json'\nqueue = 0", r"queue|>= 1"),

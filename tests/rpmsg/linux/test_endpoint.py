@@ -234,8 +234,13 @@ def test_wakes_and_a_close_at_once() -> None:
         thread.start()
     start.wait()
     endpoint.close()
+    reused = [os.eventfd(0, os.EFD_NONBLOCK) for _ in range(8)]
     for thread in threads:
-        thread.join()
+        thread.join()  # pytest fails a test whose thread raises
+    for fd in reused:
+        with pytest.raises(BlockingIOError):
+            os.eventfd_read(fd)
+        os.close(fd)
     peer.close()
 
 

@@ -164,8 +164,12 @@ def test_what_fails_is_named_and_gives_everything_back(
 def test_interrupted_calls_are_made_again(
     call: str, make_dsp: MakeDsp, board: Tree, machine: Machine
 ) -> None:
-    machine.failures[call] = [errno.EINTR]
     make_dsp().allocate(4096).close()
+    once = machine.calls.count(call)
+    machine.failures[call] = [errno.EINTR, errno.EINTR]
+    make_dsp().allocate(4096).close()
+    assert (once, machine.calls.count(call)) == (1, once + 3)
+    assert machine.failures[call] == []
 
 
 def test_an_attach_that_finds_no_memory_is_not_a_full_heap(

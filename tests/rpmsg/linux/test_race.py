@@ -63,6 +63,7 @@ def test_another_process_opens_at_every_step(
     machine.step = interfere
     endpoint = drive(mine.open_endpoint())
     machine.step = lambda: None
+    assert bool(others) is (step < STEPS - 1), "somebody opened in between"
     others = others or [drive(theirs.open_endpoint())]
     _talk(endpoint, machine, b"mine")
     _talk(others[0], machine, b"theirs")
@@ -87,6 +88,7 @@ def test_another_process_has_made_one_and_not_opened_it(
 
     machine.step = interfere
     endpoint = drive(make_dsp().open_endpoint())
+    assert (left < 0) is (step < STEPS - 1), "somebody made one in between"
     _talk(endpoint, machine, b"mine")
     assert [each.fd for each in machine.channels if each.name == "somebody's"] in ([-1], [])
     endpoint.close()

@@ -72,7 +72,9 @@ def test_the_constructor_refuses_what_no_option_is(wrong: dict[str, Any]) -> Non
 
 
 def test_the_constructor_takes_numbers_of_numpy() -> None:
-    C7xVirtualMachine("lib0.out", input_bytes=np.int64(5), timeout=np.float32(2))  # type: ignore[arg-type]
+    numbers: dict[str, Any] = {"input_bytes": np.int64(5), "timeout": np.float32(2)}
+    taken = vars(C7xVirtualMachine("lib0.out", **numbers))
+    assert (taken["_sizes"], taken["_timeout"]) == ((5, None), 2.0)
 
 
 def test_so_path_is_said_to_be_unused_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -10,6 +10,7 @@ from pickle import PickleBuffer
 from typing import Any
 
 import anyio
+import numpy as np
 import pytest
 
 from repertory.models.errors import ConfigError, DeviceLost, NoRoom, RepertoryError
@@ -86,6 +87,32 @@ async def test_a_script_of_the_page(behind: str, tmp_path: Path) -> None:
                 graph.bind(source, result)
                 graph.process()
                 assert got(result.buffer) == answers(*question(seed))
+        assert board.leaks() == board.faults == []
+
+
+@BOTH
+async def test_memory_is_asked_for_by_a_name_that_fits_and_a_whole_number(behind: str) -> None:
+    async with RealWorld() as world:
+        board = Board(world)
+        with ComputeLibrary(library(behind, board)) as cl:
+            wrong: list[tuple[Any, Any, str]] = [
+                *((name, PAGE, "a text of 1 to 15 bytes is wanted") for name in ("", "n" * 16, "\u00e4" * 8)),
+                *((name, PAGE, "a text of 1 to 15 bytes is wanted") for name in ("a\0b", b"npu_input", None)),
+                *(
+                    ("in", size, "a whole number of bytes is wanted")
+                    for size in (4096.0, 0.0, "4096", None, True)
+                ),
+                *(("in", size, "bytes; 0 to 4294967295 are possible") for size in (-1, 1 << 32)),
+            ]
+            for name, size, why in wrong:
+                with pytest.raises(NpuRefusal, match=f"^stage 4, xmedia_mmz_alloc: .*{why}") as caught:
+                    cl.allocate(name, size)
+                assert caught.value.stage == 4
+            assert cl.allocate("in", 0) is None
+            whole: Any = np.int64(PAGE)
+            block = cl.allocate("\u00e4" * 7, whole)
+            assert block
+            assert len(block.data) == PAGE
         assert board.leaks() == board.faults == []
 
 

@@ -9,6 +9,7 @@ from repertory.models.errors import ConfigError, NoRoom
 from repertory.models.xmm_tensor import ALIGNMENT, aligned
 from repertory.transports.xm_npu.views import Views
 
+from .asked import block_name, block_size
 from .library import XmediaCl
 from .process import Process
 from .statuses import check_sys, misuse
@@ -23,8 +24,7 @@ LINE: Final = 64
 
 _STAGE: Final = 4
 _FREE: Final = "xmedia_mmz_free"
-_BLOCK_NAME, _ZONE_NAME = 15, 31  # characters, without the NUL
-_SIZES: Final = 1 << 32
+_ZONE_NAME = 31  # bytes, without the NUL
 
 
 @final
@@ -255,19 +255,19 @@ async def allocate(
 
     Args:
         library: whose memory.
-        name: of the block, at most 15 characters; the rest is cut off.
+        name: of the block, 1 to 15 bytes.
         size: bytes, above 0.
         cached: whether to map it through the cache.
         zone: None for the zone `anonymous`.
 
     Raises:
         NoRoom: there is none of this size in one piece.
-        NpuRefusal: the size is none, or mapping was refused.
+        NpuRefusal: the name or the size can be none, or mapping was refused.
     """
-    call = "xmedia_mmz_alloc"
-    if not 0 < size < _SIZES:
-        raise misuse(_STAGE, call, f"{name}: {size} bytes; where a model needs none, pass none")
-    phy = await library.xmedia_mmz_alloc(zone, name.encode()[:_BLOCK_NAME], size)
+    call, told, size = "xmedia_mmz_alloc", block_name(name), block_size(name, size)
+    if not size:
+        raise misuse(_STAGE, call, f"{name}: 0 bytes; where a model needs none, pass none")
+    phy = await library.xmedia_mmz_alloc(zone, told, size)
     if not phy:
         raise NoRoom(f"stage 4, {call}: no {size} bytes in one piece for {name}", wanted=size)
     try:

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, Self, TypeAlias, final
 from repertory.models.errors import ConfigError, DeviceLost, NoRoom, RepertoryError
 from repertory.transports.xm_npu.errors import NpuRefusal
 
+from .asked import block_size
 from .buffer import MmzBuffer, Span, allocate, pages, zone_name
 from .graph import LoadedGraph
 from .library import DeviceType, XmediaCl
@@ -215,15 +216,16 @@ class System:
         """Stage 4: take memory that the NPU can reach.
 
         Args:
-            name: at most 15 characters.
+            name: 1 to 15 bytes.
             size: bytes, above 0.
             cached: whether the host's accesses pass through its cache.
 
         Raises:
             NoRoom: there is none of this size in one piece.
-            NpuRefusal: the size is none, or mapping was refused.
+            NpuRefusal: the name or the size can be none, or mapping was refused.
         """
         self._check(4, "xmedia_mmz_alloc")
+        size = block_size(name, size)
         self._buffers = [each for each in self._buffers if not each.freed]
         if self.limit is not None and self.held + pages(size) > self.limit:
             free = max(self.limit - self.held, 0)

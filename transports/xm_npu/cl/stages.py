@@ -25,6 +25,7 @@ from weakref import finalize
 
 from repertory.transports.xm_npu.connect import opened_library
 
+from .asked import block_size
 from .buffer import MmzBuffer
 from .context import DEFAULT_NODE, Devices, System
 from .graph import LoadedGraph
@@ -154,7 +155,9 @@ class ComputeLibrary:
 
     def allocate(self, name: str, size: int, *, cached: bool = True) -> Memory | None:
         """Stage 4: take memory that the NPU can reach; None for 0 bytes; see `System.allocate`."""
-        return Memory(uninterrupted(self.system.allocate(name, size, cached=cached))) if size else None
+        if not block_size(name, size):
+            return None
+        return Memory(uninterrupted(self.system.allocate(name, size, cached=cached)))
 
     def load(
         self, model: Model, *, workspace: Memory | None = None, weight: Memory | None = None
