@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .policy import Entry, GroupState
+from .policy import SERVICE_PRIOR, SWAP_PRIOR, Entry, GroupState
 from .sharing import has_nothing_to_do
 
-__all__ = ["may_try", "untried"]
+__all__ = ["hoped_costs", "untried"]
 
 
 def untried(group: GroupState, entry: Entry) -> bool:
@@ -18,12 +18,27 @@ def untried(group: GroupState, entry: Entry) -> bool:
     return group.binding is entry or entry.program.key in group.residents or has_nothing_to_do(group)
 
 
-def may_try(group: GroupState, entry: Entry, now: float) -> bool:
-    """Whether a group may serve a frame that would be late by what is known.
+def hoped_costs(group: GroupState, entry: Entry, now: float) -> tuple[float, float] | None:
+    """Return seconds of a swap and of a frame for what would be late by what is known; None: it would be.
 
-    So it is where it never served the model, and where what is known of all groups is too old.
+    That is for one that never served the model, while no other tries, and where what is known of all groups is
+    too old.
     """
     if not entry.service.samples:
-        return untried(group, entry)
-    homes = (peer.by_context.get(entry.context) for peer in group.peers or [group])
-    return all(home is None or home.stale(now) for home in homes)
+        if not untried(group, entry) or any(_tries(peer, entry) for peer in group.peers if peer is not group):
+            return None
+        return group.swap_cost(entry), SERVICE_PRIOR
+    if not entry.stale(now):
+        return None
+    homes = (peer.by_context.get(entry.context) for peer in group.peers)
+    if not all(home is None or home.stale(now) for home in homes):
+        return None
+    return min(SWAP_PRIOR, group.swap_cost(entry)), min(SERVICE_PRIOR, entry.service.value)
+
+
+def _tries(peer: GroupState, entry: Entry) -> bool:
+    """Whether a group that never served a model is about to."""
+    there = peer.by_context.get(entry.context)
+    if there is None or there.service.samples:
+        return False
+    return peer.binding is there or there.program.key in peer.residents

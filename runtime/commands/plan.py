@@ -56,7 +56,7 @@ class Plan(Command):
     describes models, their requests, and groups. --arrivals reads requests from a CSV file.
 
     Shares count requests that were answered by their deadline, of all that were made, refused ones
-    included. The bound is one that no schedule can exceed; the optimum, for cameras and with --optimum, what
+    included. The bound is one that no schedule can exceed; the optimum, for cameras and without --no-optimum, what
     the best reaches that knows all arrivals beforehand.
     """
 
@@ -78,7 +78,10 @@ class Plan(Command):
             "--compare", action="store_true", help="one table of policies; of all, where none is named"
         )
         parser.add_argument(
-            "--optimum", action="store_true", help="search the optimum of a load of cameras: may take long"
+            "--optimum",
+            action=argparse.BooleanOptionalAction,
+            default=True,
+            help="search the optimum of a load of cameras, which takes seconds (default: yes)",
         )
         parser.add_argument(
             "--seed", metavar="N[-M]", help="that a load is drawn with (default 1), or several and their mean"

@@ -7,8 +7,8 @@ from typing import Final, final
 
 import msgspec
 
-from repertory.actors.hope import may_try
-from repertory.actors.policy import SERVICE_PRIOR, SWAP_PRIOR, ContextState, Entry, GroupState
+from repertory.actors.hope import hoped_costs
+from repertory.actors.policy import ContextState, Entry, GroupState
 from repertory.actors.rhythm import SILENCE
 
 from .standing import Holders, held_by_others, left_to, served_by
@@ -137,6 +137,8 @@ class Scene(msgspec.Struct, eq=False):
         self.away = [asker for asker in self.away if asker.entry is not entry]
         self.passed[entry] = why
         self.foreseen.clear()
+        if self.overdue is not None and self.overdue.entry is entry:
+            self.overdue = None
 
 
 def worth_of(context: ContextState, priority: int) -> float:
@@ -192,9 +194,9 @@ def costs_of(
     """Return seconds of a swap and of a frame: hopeful ones where by all that is known it would be late."""
     swap, service = state.swap_cost(entry), state.service_cost(entry)
     load = 0.0 if entry.program.key in state.residents else swap
-    if deadline < free + load + service and may_try(state, entry, now):
-        return min(swap, SWAP_PRIOR), min(service, SERVICE_PRIOR)
-    return swap, service
+    if deadline >= free + load + service:
+        return swap, service
+    return hoped_costs(state, entry, now) or (swap, service)
 
 
 def survey(state: GroupState, now: float) -> Scene:

@@ -89,8 +89,16 @@ def test_nothing_is_held_against_a_request_that_is_not_known() -> None:
     group.in_service = False
     assert _soonest((group, entry), ahead=100) == 0.0, "it may be back at any time"
     assert _soonest((group, entry), _place(), ahead=1) == pytest.approx(0.02)
-    new = _place(service=None, swap=None, resident=False)
-    assert _soonest(_place(), new, ahead=3) == pytest.approx(0.02), "a new group is taken to be like the best"
+
+
+def test_a_group_that_never_served_the_model_is_taken_to_be_like_the_best_or_is_tried() -> None:
+    known, new = _place(), _place(service=None, swap=None, resident=False)
+    admission, ahead = Admission(lambda: (known, new)), [math.inf] * 3
+    assert admission.soonest(ahead, NOW, 0)[0] == 0, "it has nothing to do, and nobody knows how quick it is"
+    new[0].on_host = True
+    assert admission.soonest(ahead, NOW, 0)[0] == pytest.approx(0.02)
+    new[0].on_host, new[0].in_flight = False, 1
+    assert admission.soonest(ahead, NOW, 0)[0] == pytest.approx(0.02)
 
 
 def test_frames_that_will_be_late_take_no_time() -> None:

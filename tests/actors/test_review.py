@@ -187,9 +187,11 @@ async def test_nobody_is_withdrawn_by_what_is_unknown_or_old() -> None:
     stage.review()
     stage.groups[0].state.in_service, entry.service.samples = True, 0
     stage.review()
-    entry.service.samples, entry.served = 1, -math.inf
-    stage.review()
+    for samples, served in ((2, -math.inf), (1, stage.loop.now())):  # old; and a single one
+        entry.service.samples, entry.served = samples, served
+        stage.review()
     assert frame.outcome is None
+    entry.service.samples = 2
     entry.served = stage.loop.now()
     stage.review()
     assert frame.outcome is Outcome.WITHDRAWN

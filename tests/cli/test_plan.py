@@ -44,18 +44,19 @@ def test_the_optimum_is_searched_where_it_is_asked_for(
 
     monkeypatch.setattr(compare, "cameras_optimum", search)
     plan = ("plan", "T1", "--policy", "hailort", "--seconds", 0.5)
-    (told,) = _lines(repertory(*plan, "--json").out)
+    without = (*plan, "--no-optimum")
+    (told,) = _lines(repertory(*without, "--json").out)
     assert (told["optimum"], told["bound"], searched) == (None, 1.0, [])
-    assert "optimum" not in repertory(*plan).out + repertory(*plan, "--compare").out
-    assert _lines(repertory(*plan, "--json", "--optimum").out)[0]["optimum"] == 0.987
-    assert "the optimum 98.7 %" in repertory(*plan, "--optimum").out
-    assert "\noptimum " in repertory(*plan, "--compare", "--optimum").out
+    assert "optimum" not in repertory(*without).out + repertory(*without, "--compare").out
+    assert _lines(repertory(*plan, "--json").out)[0]["optimum"] == 0.987
+    assert "the optimum 98.7 %" in repertory(*plan).out
+    assert "\noptimum " in repertory(*plan, "--compare").out
     assert searched == ["T1"] * 3
 
 
 def test_json_is_one_object_a_policy(repertory: Repertory) -> None:
     policies = ("--policy", "hailort", "--policy", "fifo")
-    done = repertory("plan", "T1", *policies, "--seconds", 1, "--json", "--optimum")
+    done = repertory("plan", "T1", *policies, "--seconds", 1, "--json")
     assert done.code == 0
     assert [each["policy"] for each in _lines(done.out)] == ["hailort", "fifo"]
     for told in _lines(done.out):
