@@ -6,7 +6,7 @@ import math
 from operator import attrgetter
 from typing import Final, final
 
-from .scene import FRAMES, Asker, Scene, foreseen
+from .scene import FRAMES, MARGIN, Asker, Scene, foreseen
 
 __all__ = ["InOrder", "in_order", "spare_frames"]
 
@@ -58,4 +58,5 @@ def spare_frames(slack: float, asker: Asker) -> int:
     """Return how many frames of a resident fit into a slack."""
     if slack == math.inf or not asker.service:
         return asker.context.waiting if slack == math.inf else FRAMES
-    return min(FRAMES, int(slack / asker.service))
+    slack -= MARGIN * asker.entry.service.spread
+    return max(0, min(FRAMES, int(slack / asker.service)))

@@ -17,6 +17,8 @@ __all__ = [
     "CLASS",
     "CLASSES",
     "FRAMES",
+    "MARGIN",
+    "OVERDUE",
     "TIGHT",
     "Asker",
     "Scene",
@@ -33,6 +35,12 @@ TIGHT: Final = 1.0
 """A model whose requests have less time than so many swaps, and a frame, should be there before they come."""
 
 _ROOMY: Final = 1.0  # seconds to a deadline that are enough for any swap
+
+MARGIN: Final = 3.0
+"""How many times what samples are usually off their mean is kept in reserve before a deadline."""
+
+OVERDUE: Final = 0.7
+"""The share of `max_wait` for which a resident model waits at most while a higher class has frames."""
 
 CLASS: Final = 16.0
 """A frame is worth so many of the class of priority below."""
@@ -62,7 +70,8 @@ class Asker(msgspec.Struct, eq=False):
         priority: of what is taken next.
         deadline: when the device must have done with it.
         span: seconds of device time that serving it takes.
-        must: when it must be begun so that nothing can be late, were all its deadlines like the first.
+        must: when it must be begun so that nothing can be late, were all its deadlines like the first, nor by
+            what swaps and frames usually are off their means.
     """
 
     entry: Entry
@@ -170,6 +179,7 @@ def asker_of(
     waiting = context.waiting
     count = (min(FRAMES, waiting)) - taken
     work = count * service
+    doubt = entry.service.spread if resident else entry.service.spread + entry.swap.spread
     return Asker(
         entry,
         context,
@@ -184,7 +194,7 @@ def asker_of(
         priority,
         deadline,
         load + work,
-        deadline - load - work,
+        deadline - load - work - MARGIN * doubt,
     )
 
 
@@ -230,7 +240,26 @@ def survey(state: GroupState, now: float) -> Scene:
                 away.append(asker_of(state, entry, now, free, resident=False, taken=taken, held=held))
             else:
                 elsewhere = True
+    if state.capacity > 1 and len(here) + granted > 1:
+        here = _of_highest_class(state, here, now)
     return Scene(state, now, free, here, away, granted, elsewhere, {}, {})
+
+
+def _of_highest_class(state: GroupState, here: list[Asker], now: float) -> list[Asker]:
+    """Leave those of a lower class to wait while frames of a higher one do, for `OVERDUE` of their `max_wait`.
+
+    They would take their part of the device beside it.
+    """
+    highest = max([asker.priority for asker in here], default=-math.inf)
+    for entry in state.entries:
+        if entry.granted and entry.context.waiting:
+            highest = max(highest, entry.context.glance()[0])
+    return [
+        asker
+        for asker in here
+        if asker.priority >= highest
+        or now >= asker.context.hungry_since + OVERDUE * asker.context.max_wait - MARGIN * asker.service
+    ]
 
 
 def is_tight(state: GroupState, entry: Entry) -> bool:

@@ -17,10 +17,13 @@ from .granting import grant_of
 from .in_order import InOrder, in_order, spare_frames
 from .scene import FRAMES, Asker, Scene, class_worth, foreseen, is_tight, survey
 from .standing import best_placed, held_by_others
-from .turns import INSTANT, Due, deadlines_come_first, due_turn
+from .turns import INSTANT, OVERHEAD, Due, deadlines_come_first, due_turn
 from .weighing import Outlook, weigh
 
-__all__ = ["BESIDE", "SCARCE", "SwapAware"]
+__all__ = ["BESIDE", "PATIENCE", "SCARCE", "SwapAware"]
+
+PATIENCE: Final = 4.0
+"""Swaps for which a higher class without deadlines waits while a lower one is served."""
 
 SCARCE: Final = 0.1
 """Frames that a swap costs where device time is scarce: then models are bound ahead of foreseen frames."""
@@ -168,13 +171,24 @@ def _in_time(scene: Scene, line: InOrder) -> Decision | None:
         first = line.first
         plan = (Step(first.context, scene.free, scene.free, first.count),)
         return _turn_to(scene, first.entry, plan, "all that wait will be in time")
-    resident = scene.here[0]
+    resident, first = scene.here[0], line.first
+    until = scene.due_at
+    for asker in scene.away:
+        if asker.deadline == math.inf and asker.priority > resident.priority:
+            moment = max(asker.context.ready_since, resident.entry.turn_since) + PATIENCE * asker.swap
+            if moment <= scene.now:
+                plan = (Step(asker.context, scene.free, scene.free, asker.count),)
+                return _turn_to(scene, asker.entry, plan, "it is of a higher class than who is resident")
+            until = min(until, moment)
     frames = spare_frames(line.slack, resident)
     if not frames:
-        return None
+        if resident.must - line.end < OVERHEAD * resident.swap or resident.priority > first.priority:
+            return None
+        plan = (Step(first.context, scene.free, scene.free, first.count),)
+        return _turn_to(scene, first.entry, plan, "all that wait will be in time, and who is resident")
     frames = min(frames, max(resident.count, spare_frames(SPARED * line.slack, resident)))
     why = "all that wait will be in time, with {:.3f} s to spare"
-    return grant_of(resident, frames, why, line.slack, until=scene.due_at)
+    return grant_of(resident, frames, why, line.slack, until=until)
 
 
 def _is_losing(scene: Scene) -> bool:

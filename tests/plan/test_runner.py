@@ -60,14 +60,14 @@ async def test_a_load_that_is_easily_reckoned() -> None:
     played = await run(_load([(0.01, 0, 0.035), (0.01, 0, 0.035), (0.1, 0, math.inf)]), Rotation())
     assert _rounded(played) == [
         (0, 0.01, 0.04, Fate.ON_TIME),  # a swap of 20 ms, 10 ms of service
-        (0, 0.01, 0.04, Fate.WITHDRAWN),  # would be 5 ms late: it is not even begun
+        (0, 0.01, 0.05, Fate.EXPIRED),  # 5 ms late: one frame's service is not believed yet
         (0, 0.1, 0.11, Fate.ON_TIME),
     ]
     assert played.swaps == 1
     (split,) = time_split(played).values()
     parts = msgspec.structs.asdict(split)
     assert parts == pytest.approx(
-        {"compute": 0.1, "swap": 0.1, "transfer": 0, "idle_with_work": 0, "idle": 0.8}
+        {"compute": 0.15, "swap": 0.1, "transfer": 0, "idle_with_work": 0, "idle": 0.75}
     )
 
 
