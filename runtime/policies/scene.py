@@ -282,7 +282,7 @@ def foreseen(scene: Scene) -> list[Entry]:
     if found is None:
         found = scene.foreseen[steady] = [
             entry
-            for entry in (_rhythmic(scene) if steady else _expected(scene))
+            for entry in (_rhythmic(scene) + _urgent(scene) if steady else _expected(scene))
             if entry.context.rhythm.allowance >= entry.service.value + entry.transit.value
             and entry not in scene.passed
         ]
@@ -295,20 +295,31 @@ def _rhythmic(scene: Scene) -> list[Entry]:
     ]
 
 
+def _urgent(scene: Scene) -> list[Entry]:
+    """Return who has no rhythm, but is of a higher class than all that wait, and could not wait for a swap."""
+    highest = max(asker.priority for asker in (*scene.here, *scene.away))
+    return [
+        entry
+        for entry in scene.state.entries
+        if entry.context.priority > highest and not entry.context.rhythm.period and _could_not_wait(scene, entry)
+    ]
+
+
+def _could_not_wait(scene: Scene, entry: Entry) -> bool:
+    """Whether a model asked of late, and a swap would be too long for it."""
+    rhythm = entry.context.rhythm
+    return (
+        not entry.context.waiting
+        and scene.now - rhythm.last <= SILENCE * rhythm.gap
+        and rhythm.allowance < _ROOMY
+        and is_tight(scene.state, entry)
+    )
+
+
 def _expected(scene: Scene) -> list[Entry]:
     """Return who has a rhythm, or asked of late and could hardly wait for a swap."""
-    state, now = scene.state, scene.now
-    found: list[Entry] = []
-    for entry in state.entries:
-        context = entry.context
-        rhythm = context.rhythm
-        if not context.waiting and (
-            rhythm.period
-            or (
-                now - rhythm.last <= SILENCE * rhythm.gap
-                and rhythm.allowance < _ROOMY
-                and is_tight(state, entry)
-            )
-        ):
-            found.append(entry)
-    return found
+    return [
+        entry
+        for entry in scene.state.entries
+        if not entry.context.waiting and (entry.context.rhythm.period or _could_not_wait(scene, entry))
+    ]

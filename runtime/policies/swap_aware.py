@@ -220,7 +220,8 @@ def _begin(scene: Scene, outlook: Outlook) -> Decision | None:
         if not demand.waiting and not _pays_ahead(scene, demand):
             until = min(max(demand.arrivals[0], scene.now + INSTANT), scene.due_at)
             return Wait("nothing to do before its next frame", until=until)
-        if not demand.waiting and demand.arrivals[0] > scene.now + demand.load + INSTANT:
+        known = entry.context.rhythm.period > 0  # else it may come at any time
+        if not demand.waiting and known and demand.arrivals[0] > scene.now + demand.load + INSTANT:
             until = min(demand.arrivals[0] - demand.load, scene.due_at)
             return Wait("it will be bound for its next frame", until=until)
         why, figures = _worth_told(outlook, plan[-1].end - scene.now)
