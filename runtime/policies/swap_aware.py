@@ -23,7 +23,7 @@ from .weighing import Outlook, weigh
 __all__ = ["BESIDE", "PATIENCE", "SCARCE", "SwapAware"]
 
 PATIENCE: Final = 4.0
-"""Swaps for which a higher class without deadlines waits while a lower one is served."""
+"""Swaps for which a higher class waits at most while a lower one is served, where nobody loses by it."""
 
 SCARCE: Final = 0.1
 """Frames that a swap costs where device time is scarce: then models are bound ahead of foreseen frames."""
@@ -174,7 +174,7 @@ def _in_time(scene: Scene, line: InOrder) -> Decision | None:
     resident, first = scene.here[0], line.first
     until = scene.due_at
     for asker in scene.away:
-        if asker.deadline == math.inf and asker.priority > resident.priority:
+        if asker.priority > resident.priority:
             moment = max(asker.context.ready_since, resident.entry.turn_since) + PATIENCE * asker.swap
             if moment <= scene.now:
                 plan = (Step(asker.context, scene.free, scene.free, asker.count),)
