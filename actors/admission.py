@@ -119,7 +119,7 @@ def _learned(group: GroupState, entry: Entry, now: float, priority: int) -> _Hom
 
 
 def _likely(group: GroupState, entry: Entry, like: Entry) -> float:
-    """Return how long a frame takes on a group that never served the model: nobody knows until it was tried."""
+    """Return how long a frame takes on a group that never served the model: nothing where it may try."""
     return 0.0 if untried(group, entry) else like.service.value
 
 

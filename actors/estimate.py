@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Final, final
 
-__all__ = ["Estimate"]
+__all__ = ["CREDIBLE", "Estimate"]
+
+CREDIBLE: Final = 2
+"""Samples from which on a mean is believed: the first call may make something ready."""
 
 _GAIN: Final = 0.2
 _LEAP: Final = 3.0  # times the value that one sample counts above it, at most
@@ -15,10 +18,9 @@ _FIRST: Final = 3.0  # times the second sample that the first one may be, to cou
 class Estimate:
     """A moving mean in seconds.
 
-    The first samples count alike, but for a very first one that is far larger than the second: so it is where
-    something is made ready at first use. Later ones move the mean by a fifth of their distance, and one that
-    lies far above counts as four times the mean: a sample 100 times as large moves it by 1.6, and ten in a row
-    bring it there.
+    The first samples count alike, but for a very first one that is far larger than the second. Later ones move
+    the mean by a fifth of their distance, and one that lies far above counts as four times the mean: a sample 100
+    times as large moves it by 1.6, and ten in a row bring it there.
 
     Attributes:
         value: the mean; the prior before the first sample.
@@ -42,7 +44,7 @@ class Estimate:
         """Learn from one sample; what is negative or no number counts as 0."""
         sample = max(0.0, sample)
         self.samples += 1
-        if self.samples == 1 or (self.samples == 2 and sample * _FIRST < self.value):
+        if self.samples == 1 or (self.samples == CREDIBLE and sample * _FIRST < self.value):
             self.value = sample
             return
         step = min(sample - self.value, _LEAP * self.value) if self.value else sample

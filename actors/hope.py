@@ -21,8 +21,7 @@ def untried(group: GroupState, entry: Entry) -> bool:
 def hoped_costs(group: GroupState, entry: Entry, now: float) -> tuple[float, float] | None:
     """Return seconds of a swap and of a frame for what would be late by what is known; None: it would be.
 
-    That is for one that never served the model, while no other tries, and where what is known of all groups is
-    too old.
+    It is for one that never served the model while no other tries, and where what is known of all is too old.
     """
     if not entry.service.samples:
         if not untried(group, entry) or any(_tries(peer, entry) for peer in group.peers if peer is not group):

@@ -18,7 +18,7 @@ import msgspec
 
 from repertory.models.program import Program
 
-from .estimate import Estimate
+from .estimate import CREDIBLE, Estimate
 from .load import Load
 from .rhythm import Rhythm
 
@@ -218,7 +218,7 @@ class Entry:
         Else one slow start would be believed for ever, where frames that would be late are not started. A
         single sample is not believed at all.
         """
-        return self.service.samples < 2 or now - self.served > 1 + DOUBT * self.cost
+        return self.service.samples < CREDIBLE or now - self.served > 1 + DOUBT * self.cost
 
     @property
     def ready(self) -> bool:

@@ -7,12 +7,13 @@ from typing import Final
 
 from .policy import Entry, GroupState
 
-__all__ = ["DEAR", "displaced", "has_nothing_to_do", "patience_for"]
+__all__ = ["DEAR", "WORTH", "displaced", "has_nothing_to_do", "patience_for"]
 
 DEAR: Final = 4.0
 """How many swaps it counts that a model is gone whose requests cannot wait for one."""
 
-_WORTH: Final = 2.0  # swaps by which an answer is to be sooner where both groups were equally busy
+WORTH: Final = 2.0
+"""A frame that waits for so many times a swap and a frame is shared, where both groups were equally busy."""
 
 
 def patience_for(idle: GroupState, entry: Entry, busy: GroupState, now: float) -> float:
@@ -33,7 +34,7 @@ def patience_for(idle: GroupState, entry: Entry, busy: GroupState, now: float) -
         return math.inf
     rest = (1 - busy.load.share(now)) / spare
     cost = idle.swap_cost(entry) + idle.service_cost(entry)
-    return _WORTH * cost * rest * rest + displaced(idle, now, dear=math.inf) / (spare * spare)
+    return WORTH * cost * rest * rest + displaced(idle, now, dear=math.inf) / (spare * spare)
 
 
 def has_nothing_to_do(group: GroupState) -> bool:

@@ -47,9 +47,10 @@ def _better(group: GroupState, context: ContextState, service: float, end: float
             continue
         if peer.service_cost(there) * QUICKER <= service:
             return True
-        if has_nothing_to_do(peer):
-            if there.program.key in peer.residents or end > now + patience_for(peer, there, group, now):
-                return True
+        if has_nothing_to_do(peer) and (
+            there.program.key in peer.residents or end > now + patience_for(peer, there, group, now)
+        ):
+            return True
     return False
 
 

@@ -56,8 +56,8 @@ class Plan(Command):
     describes models, their requests, and groups. --arrivals reads requests from a CSV file.
 
     Shares count requests that were answered by their deadline, of all that were made, refused ones
-    included. The bound is one that no schedule can exceed; the optimum, for cameras and without --no-optimum, what
-    the best reaches that knows all arrivals beforehand.
+    included. The bound is one that no schedule can exceed; the optimum, for cameras, what the best reaches
+    that knows all arrivals beforehand.
     """
 
     name = "plan"

@@ -6,7 +6,8 @@ import math
 from operator import attrgetter
 from typing import Final, final
 
-from .scene import FRAMES, MARGIN, Asker, Scene, foreseen
+from .foresight import foreseen
+from .scene import FRAMES, MARGIN, Asker, Scene
 
 __all__ = ["InOrder", "in_order", "spare_frames"]
 

@@ -9,7 +9,6 @@ import msgspec
 
 from repertory.actors.hope import hoped_costs
 from repertory.actors.policy import ContextState, Entry, GroupState
-from repertory.actors.rhythm import SILENCE
 
 from .standing import Holders, held_by_others, left_to, served_by
 
@@ -19,22 +18,14 @@ __all__ = [
     "FRAMES",
     "MARGIN",
     "OVERDUE",
-    "TIGHT",
     "Asker",
     "Scene",
     "asker_of",
     "class_worth",
     "costs_of",
-    "foreseen",
-    "is_tight",
     "survey",
     "worth_of",
 ]
-
-TIGHT: Final = 1.0
-"""A model whose requests have less time than so many swaps, and a frame, should be there before they come."""
-
-_ROOMY: Final = 1.0  # seconds to a deadline that are enough for any swap
 
 MARGIN: Final = 3.0
 """How many times what samples are usually off their mean is kept in reserve before a deadline."""
@@ -217,13 +208,11 @@ def survey(state: GroupState, now: float) -> Scene:
     here: list[Asker] = []
     away: list[Asker] = []
     granted = elsewhere = False
-    for entry in [entry for entry in state.entries if entry.context.waiting]:
+    for entry in [each for each in state.entries if each.context.waiting and (each.granted or each.ready)]:
         context = entry.context
         if entry.granted:
             granted = True
             free += min(entry.granted, context.waiting) * state.service_cost(entry)
-        elif not entry.ready:
-            continue
         elif entry.program.key in residents:
             if several and left_to(state, entry, now) is not None:
                 elsewhere = True
@@ -240,16 +229,16 @@ def survey(state: GroupState, now: float) -> Scene:
                 away.append(asker_of(state, entry, now, free, resident=False, taken=taken, held=held))
             else:
                 elsewhere = True
-    if state.capacity > 1 and len(here) + granted > 1:
-        here = _of_highest_class(state, here, now)
-    return Scene(state, now, free, here, away, granted, elsewhere, {}, {})
+    return Scene(state, now, free, _of_highest_class(state, here, now), away, granted, elsewhere, {}, {})
 
 
 def _of_highest_class(state: GroupState, here: list[Asker], now: float) -> list[Asker]:
-    """Leave those of a lower class to wait while frames of a higher one do, for `OVERDUE` of their `max_wait`.
+    """Let those of a lower class wait while frames of a higher one do, for `OVERDUE` of their `max_wait`.
 
     They would take their part of the device beside it.
     """
+    if state.capacity == 1:
+        return here
     highest = max([asker.priority for asker in here], default=-math.inf)
     for entry in state.entries:
         if entry.granted and entry.context.waiting:
@@ -259,67 +248,4 @@ def _of_highest_class(state: GroupState, here: list[Asker], now: float) -> list[
         for asker in here
         if asker.priority >= highest
         or now >= asker.context.hungry_since + OVERDUE * asker.context.max_wait - MARGIN * asker.service
-    ]
-
-
-def is_tight(state: GroupState, entry: Entry) -> bool:
-    """Whether a model's requests can hardly wait for a swap: it had better be there before they come."""
-    swap, service = entry.swap, entry.service
-    spare = entry.context.rhythm.allowance - entry.transit.value
-    if swap.samples and service.samples:  # nearly always, and this is asked of every idle model
-        return spare < TIGHT * swap.value + service.value
-    return spare < TIGHT * state.swap_cost(entry) + state.service_cost(entry)
-
-
-def foreseen(scene: Scene) -> list[Entry]:
-    """Return who is worth a thought before his frame comes.
-
-    That is whoever has a rhythm. For anybody else the device is not held where frames wait that it could
-    serve: nobody knows when his next one comes.
-    """
-    steady = bool(scene.here or scene.away)
-    found = scene.foreseen.get(steady)
-    if found is None:
-        found = scene.foreseen[steady] = [
-            entry
-            for entry in (_rhythmic(scene) + _urgent(scene) if steady else _expected(scene))
-            if entry.context.rhythm.allowance >= entry.service.value + entry.transit.value
-            and entry not in scene.passed
-        ]
-    return found
-
-
-def _rhythmic(scene: Scene) -> list[Entry]:
-    return [
-        entry for entry in scene.state.entries if entry.context.rhythm.period and not entry.context.waiting
-    ]
-
-
-def _urgent(scene: Scene) -> list[Entry]:
-    """Return who has no rhythm, but is of a higher class than all that wait, and could not wait for a swap."""
-    highest = max(asker.priority for asker in (*scene.here, *scene.away))
-    return [
-        entry
-        for entry in scene.state.entries
-        if entry.context.priority > highest and not entry.context.rhythm.period and _could_not_wait(scene, entry)
-    ]
-
-
-def _could_not_wait(scene: Scene, entry: Entry) -> bool:
-    """Whether a model asked of late, and a swap would be too long for it."""
-    rhythm = entry.context.rhythm
-    return (
-        not entry.context.waiting
-        and scene.now - rhythm.last <= SILENCE * rhythm.gap
-        and rhythm.allowance < _ROOMY
-        and is_tight(scene.state, entry)
-    )
-
-
-def _expected(scene: Scene) -> list[Entry]:
-    """Return who has a rhythm, or asked of late and could hardly wait for a swap."""
-    return [
-        entry
-        for entry in scene.state.entries
-        if not entry.context.waiting and (entry.context.rhythm.period or _could_not_wait(scene, entry))
     ]

@@ -130,7 +130,7 @@ def served_by(
 def best_placed(state: GroupState, entry: Entry, now: float) -> GroupState:
     """Return the group that serves a model best, of this one and its peers that have nothing to do.
 
-    Where its frames wait, that is one that does not have it: what those that have it can serve counts no more.
+    Where its frames wait, that is one that does not have it: they are what those that have it leave.
     """
     best, least = state, -1.0
     context = entry.context

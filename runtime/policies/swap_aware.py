@@ -13,9 +13,10 @@ from repertory.models.errors import ConfigError
 
 from .begun import first_frame, is_fresh, just_begun
 from .demand import Demand
+from .foresight import foreseen, is_tight
 from .granting import grant_of
 from .in_order import InOrder, in_order, spare_frames
-from .scene import FRAMES, Asker, Scene, class_worth, foreseen, is_tight, survey
+from .scene import FRAMES, Asker, Scene, class_worth, survey
 from .standing import best_placed, held_by_others
 from .turns import INSTANT, OVERHEAD, Due, deadlines_come_first, due_turn
 from .weighing import Outlook, weigh

@@ -10,8 +10,9 @@ from typing import Final, final
 from repertory.actors.policy import ContextState, Entry, Step
 
 from .demand import Demand, demand_of
+from .foresight import foreseen
 from .lookahead import look_ahead
-from .scene import Scene, foreseen, worth_of
+from .scene import Scene, worth_of
 
 __all__ = ["CLAIMS", "FARTHEST", "FORESIGHT", "Outlook", "weigh"]
 

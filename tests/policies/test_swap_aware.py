@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 
@@ -14,120 +13,71 @@ import pytest
 from repertory.models.errors import RepertoryError
 from repertory.runtime.model import Model
 from repertory.runtime.plan.generators import generate
-from repertory.runtime.plan.runner import Fate, Played, run
 from repertory.runtime.plan.split import time_split
-from repertory.runtime.plan.trace import Arrival, GroupLoad, ModelLoad, Trace
 from repertory.runtime.plan.waits import longest_waits
 from repertory.runtime.policies.swap_aware import SwapAware
 from repertory.transports.frame import Fate as FrameFate
 from repertory.transports.simulated import SimulatedDevice, SimulatedOptions
+from tests.policies.loads import a_load, a_model, every, kept_by, play, seconds_of, swaps_of
 from tests.runtime.support import Memory, Pending, lost, open_virtual, sketched, tensor
 
 pytestmark = pytest.mark.virtual
 
 
-def _every(period: float, begin: float = 0.0, end: float = 2.0) -> list[float]:
-    return [begin + number * period for number in range(math.ceil((end - begin) / period - 1e-9))]
-
-
-def _model(name: str, service: float = 0.003, deadline: float = 0.1, **more: float) -> ModelLoad:
-    return msgspec.convert({"name": name, "service": service, "deadline": deadline, **more}, ModelLoad)
-
-
-def _load(
-    *sources: tuple[ModelLoad, Iterable[float]], groups: int = 1, swap: float = 0.008, seconds: float = 2.0
-) -> Trace:
-    """Return models and when their requests come."""
-    arrivals = sorted(
-        Arrival(at, index, model.deadline, model.priority)
-        for index, (model, times) in enumerate(sources)
-        for at in times
-    )
-    return Trace(
-        name="by hand",
-        seconds=seconds,
-        groups=tuple(GroupLoad(f"sim://{number}?window=1&swap_ms={1000 * swap}") for number in range(groups)),
-        models=tuple(model for model, _ in sources),
-        arrivals=tuple(arrivals),
-    )
-
-
-async def _played(load: Trace) -> Played:
-    return await run(load, SwapAware())
-
-
-def _kept(played: Played, *models: int, since: float = 0.0) -> float:
-    """Return the share of the requests of some models, or of all, that was answered in time."""
-    among = models or range(len(played.trace.models))
-    fates = [each.fate for each in played.requests if each.model in among and each.arrival >= since]
-    return fates.count(Fate.ON_TIME) / len(fates)
-
-
-def _swaps(played: Played, *, since: float = 0.0) -> list[str]:
-    """Return for whom each group swapped."""
-    spans = [span for each in played.spans.values() for span in each]
-    return [span.model for span in spans if span.kind == "swap" and span.start >= since]
-
-
-def _device_time(played: Played, model: str) -> float:
-    spans = [span for each in played.spans.values() for span in each]
-    return sum(span.end - span.start for span in spans if span.kind == "compute" and span.model == model)
-
-
 async def test_a_model_alone_is_swapped_in_once() -> None:
-    camera = _every(1 / 60)
-    played = await _played(_load((_model("a"), sorted([*camera, 0.5, 0.5001, 0.5002]))))
-    assert _kept(played) == 1
-    assert _swaps(played) == ["a"]
+    camera = every(1 / 60)
+    played = await play(a_load((a_model("a"), sorted([*camera, 0.5, 0.5001, 0.5002]))))
+    assert kept_by(played) == 1
+    assert swaps_of(played) == ["a"]
 
 
 async def test_cameras_that_fit_lose_no_frame() -> None:
-    a, b = (_model("a"), _every(1 / 30)), (_model("b"), _every(1 / 30, 0.011))
-    assert _kept(await _played(_load(a, b))) == 1
-    apart = await _played(_load(a, b, groups=2))
-    assert _kept(apart) == 1
-    assert sorted(_swaps(apart)) == ["a", "b"]
+    a, b = (a_model("a"), every(1 / 30)), (a_model("b"), every(1 / 30, 0.011))
+    assert kept_by(await play(a_load(a, b))) == 1
+    apart = await play(a_load(a, b, groups=2))
+    assert kept_by(apart) == 1
+    assert sorted(swaps_of(apart)) == ["a", "b"]
 
 
 async def test_models_that_nobody_asks_for_cost_nothing() -> None:
-    idle = [(_model(name), [0.0]) for name in "bcd"]
-    played = await _played(_load((_model("a", deadline=0.5), _every(0.004)), *idle))
-    assert _kept(played) == 1
-    assert sorted(_swaps(played, since=0.2)) in ([], ["a"])
+    idle = [(a_model(name), [0.0]) for name in "bcd"]
+    played = await play(a_load((a_model("a", deadline=0.5), every(0.004)), *idle))
+    assert kept_by(played) == 1
+    assert sorted(swaps_of(played, since=0.2)) in ([], ["a"])
 
 
 async def test_an_urgent_camera_in_bulk_keeps_its_frames_and_leaves_most_of_the_time() -> None:
-    played = await _played(generate("T6", 7, 3.0))
-    assert _kept(played, 0, since=0.5) >= 0.98
-    assert _kept(played) >= 0.6
+    played = await play(generate("T6", 7, 3.0))
+    assert kept_by(played, 0, since=0.5) >= 0.98
+    assert kept_by(played) >= 0.6
 
 
 @pytest.mark.parametrize("weights", [(1.0, 3.0), (1.0, 1.0)])
 async def test_models_that_ask_without_end_share_by_weight(weights: tuple[float, float]) -> None:
     models = [
-        _model(name, deadline=math.inf, weight=weight, clients=8, max_wait=0.5)
+        a_model(name, deadline=math.inf, weight=weight, clients=8, max_wait=0.5)
         for name, weight in zip("ab", weights, strict=True)
     ]
     none: list[float] = []
-    played = await _played(_load(*((model, none) for model in models), seconds=3.0))
-    a, b = (_device_time(played, name) / weight for name, weight in zip("ab", weights, strict=True))
+    played = await play(a_load(*((model, none) for model in models), seconds=3.0))
+    a, b = (seconds_of(played, name) / weight for name, weight in zip("ab", weights, strict=True))
     assert b == pytest.approx(a, rel=0.15)
 
 
 async def test_a_higher_class_goes_first_and_a_lower_one_is_not_starved() -> None:
-    high = _model("high", deadline=0.1, priority=2, clients=8)
-    low = _model("low", deadline=0.3, max_wait=0.5)
-    played = await _played(_load((high, []), (low, _every(0.02)), seconds=2.0))
-    assert _device_time(played, "high") > 4 * _device_time(played, "low")
+    high = a_model("high", deadline=0.1, priority=2, clients=8)
+    low = a_model("low", deadline=0.3, max_wait=0.5)
+    played = await play(a_load((high, []), (low, every(0.02)), seconds=2.0))
+    assert seconds_of(played, "high") > 4 * seconds_of(played, "low")
     assert longest_waits(played)["low"] <= 0.5
-    assert _kept(played, 0) >= 0.75
+    assert kept_by(played, 0) >= 0.75
 
 
 async def test_a_hot_model_gets_a_second_group() -> None:
-    hot, cold = (_model("hot"), _every(0.002, end=1.5)), (_model("cold"), [0.0, 0.01])
-    played = await _played(_load(hot, cold, groups=2, seconds=1.5))
-    assert _kept(played, 0, since=0.5) >= 0.97
-    assert _swaps(played, since=0.5) == []
+    hot, cold = (a_model("hot"), every(0.002, end=1.5)), (a_model("cold"), [0.0, 0.01])
+    played = await play(a_load(hot, cold, groups=2, seconds=1.5))
+    assert kept_by(played, 0, since=0.5) >= 0.97
+    assert swaps_of(played, since=0.5) == []
 
 
 @pytest.mark.parametrize("deadline", [0.2, 2.0, math.inf])
@@ -136,33 +86,33 @@ async def test_callers_of_one_model_keep_every_idle_group_busy(
     groups: int, clients: int, deadline: float
 ) -> None:
     """Though one group alone would answer them all in time; soon, not at once."""
-    load = _load((_model("a", 0.01, deadline, clients=clients), []), groups=groups, seconds=3.0)
-    played = await _played(load)
-    assert _swaps(played) == ["a"] * groups
-    assert _device_time(played, "a") > 0.7 * 3.0 * groups
+    load = a_load((a_model("a", 0.01, deadline, clients=clients), []), groups=groups, seconds=3.0)
+    played = await play(load)
+    assert swaps_of(played) == ["a"] * groups
+    assert seconds_of(played, "a") > 0.7 * 3.0 * groups
 
 
 async def test_groups_that_are_busy_do_not_swap_for_what_another_answers_in_time() -> None:
-    busy = [(_model(name), _every(0.004)) for name in "ab"]
-    clumps = [at for begin in _every(0.1, 0.03) for at in [begin] * 8]
-    played = await _played(_load(*busy, (_model("c", deadline=0.2), clumps), groups=3))
-    assert _kept(played, since=0.5) == 1
-    assert _swaps(played, since=0.5) == []
+    busy = [(a_model(name), every(0.004)) for name in "ab"]
+    clumps = [at for begin in every(0.1, 0.03) for at in [begin] * 8]
+    played = await play(a_load(*busy, (a_model("c", deadline=0.2), clumps), groups=3))
+    assert kept_by(played, since=0.5) == 1
+    assert swaps_of(played, since=0.5) == []
 
 
 async def test_a_backlog_that_is_worth_no_swap_stays_on_one_group() -> None:
-    bursts = [at for begin in _every(0.04) for at in [begin] * 5]
-    played = await _played(_load((_model("a", deadline=0.2), bursts), groups=3, swap=0.04))
-    assert _kept(played) == 1
-    assert _swaps(played) == ["a"]
+    bursts = [at for begin in every(0.04) for at in [begin] * 5]
+    played = await play(a_load((a_model("a", deadline=0.2), bursts), groups=3, swap=0.04))
+    assert kept_by(played) == 1
+    assert swaps_of(played) == ["a"]
 
 
 async def test_a_cold_model_takes_the_group_whose_resident_is_missed_least() -> None:
-    cameras = [(_model(name, deadline=0.05), _every(0.03, shift)) for name, shift in (("a", 0), ("b", 0.01))]
-    rare, cold = (_model("rare"), [0.0]), (_model("cold"), [1.0])
-    played = await _played(_load(*cameras, rare, cold, groups=3))
-    assert _kept(played) == 1
-    assert _swaps(played, since=0.5) == ["cold"]
+    cameras = [(a_model(name, deadline=0.05), every(0.03, shift)) for name, shift in (("a", 0), ("b", 0.01))]
+    rare, cold = (a_model("rare"), [0.0]), (a_model("cold"), [1.0])
+    played = await play(a_load(*cameras, rare, cold, groups=3))
+    assert kept_by(played) == 1
+    assert swaps_of(played, since=0.5) == ["cold"]
 
 
 async def test_a_sick_group_drains_to_the_others() -> None:
@@ -200,7 +150,7 @@ async def test_a_slower_group_is_used_only_where_the_fast_one_is_too_busy(
                 answered.append(False)
 
         async with anyio.create_task_group() as tasks:
-            for at in _every(gap, anyio.current_time(), anyio.current_time() + 1.5):
+            for at in every(gap, anyio.current_time(), anyio.current_time() + 1.5):
                 tasks.start_soon(ask, at)
         slow = [span for span in rt.timeline().get(groups[1], []) if span.kind == "compute"]
         assert (len(slow) > 20) == spilled
@@ -223,7 +173,7 @@ async def test_frames_that_take_a_hundred_times_as_long_are_got_over() -> None:
         start = anyio.current_time()
         async with anyio.create_task_group() as tasks:
             for shift, model in enumerate(models):
-                for at in _every(0.025, 0.01 * shift, 6.0):
+                for at in every(0.025, 0.01 * shift, 6.0):
                     tasks.start_soon(ask, model, at)
             for at, service in (1.0, 100.0), (3.0, 1.0):
                 await anyio.sleep_until(start + at)
@@ -238,26 +188,26 @@ async def test_frames_that_take_a_hundred_times_as_long_are_got_over() -> None:
 
 async def test_a_clock_of_coarse_ticks() -> None:
     """All moments fall on ticks of 10 ms, so many of them together."""
-    a = _model("a", 0.01, 0.1), _every(0.04)
-    b = _model("b", 0.01, 0.2), _every(0.04)
-    c = _model("c", 0.01, 0.3), [each for at in _every(0.2) for each in [at] * 4]
-    played = await _played(_load(a, b, c, swap=0.01))
-    assert _kept(played) >= 0.95
+    a = a_model("a", 0.01, 0.1), every(0.04)
+    b = a_model("b", 0.01, 0.2), every(0.04)
+    c = a_model("c", 0.01, 0.3), [each for at in every(0.2) for each in [at] * 4]
+    played = await play(a_load(a, b, c, swap=0.01))
+    assert kept_by(played) >= 0.95
 
 
 async def test_no_cost_of_a_swap_and_none_of_a_frame() -> None:
-    free = [(_model(name, 0.0, 0.05), _every(0.01)) for name in "abc"]
-    assert _kept(await _played(_load(*free, swap=0.0, seconds=1.0))) == 1
+    free = [(a_model(name, 0.0, 0.05), every(0.01)) for name in "abc"]
+    assert kept_by(await play(a_load(*free, swap=0.0, seconds=1.0))) == 1
 
 
 async def test_a_camera_whose_frames_are_left_out_is_still_foreseen_and_forgotten_when_it_stops() -> None:
     """Its deadline is shorter than a swap and a frame: it must be resident when its frame comes."""
-    frames = [at for number, at in enumerate(_every(1 / 30, end=3.0)) if number % 7 not in (3, 4)]
-    camera = _model("camera", 0.003, 0.0105), frames
-    bulk = _model("bulk", 0.003, 1.0), _every(0.01, end=5.0)
-    played = await _played(_load(camera, bulk, seconds=5.0))
-    assert _kept(played, 0, since=0.5) >= 0.97
-    assert _kept(played, 1) == 1
-    assert len(_swaps(played, since=3.2)) <= 1
+    frames = [at for number, at in enumerate(every(1 / 30, end=3.0)) if number % 7 not in (3, 4)]
+    camera = a_model("camera", 0.003, 0.0105), frames
+    bulk = a_model("bulk", 0.003, 1.0), every(0.01, end=5.0)
+    played = await play(a_load(camera, bulk, seconds=5.0))
+    assert kept_by(played, 0, since=0.5) >= 0.97
+    assert kept_by(played, 1) == 1
+    assert len(swaps_of(played, since=3.2)) <= 1
     (split,) = time_split(played).values()
     assert split.idle_with_work < 0.2

@@ -1,0 +1,82 @@
+"""Who is worth a thought before his frame comes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from repertory.actors.policy import Entry, GroupState
+from repertory.actors.rhythm import SILENCE
+
+from .scene import Scene
+
+__all__ = ["TIGHT", "foreseen", "is_tight"]
+
+TIGHT: Final = 1.0
+"""A model whose requests have less time than so many swaps, and a frame, should be there before they come."""
+
+_ROOMY: Final = 1.0  # seconds to a deadline that are enough for any swap
+
+
+def is_tight(state: GroupState, entry: Entry) -> bool:
+    """Whether a model's requests can hardly wait for a swap: it had better be there before they come."""
+    swap, service = entry.swap, entry.service
+    spare = entry.context.rhythm.allowance - entry.transit.value
+    if swap.samples and service.samples:  # nearly always, and this is asked of every idle model
+        return spare < TIGHT * swap.value + service.value
+    return spare < TIGHT * state.swap_cost(entry) + state.service_cost(entry)
+
+
+def foreseen(scene: Scene) -> list[Entry]:
+    """Return who is worth a thought before his frame comes.
+
+    That is whoever has a rhythm. For anybody else the device is not held where frames wait that it could
+    serve: nobody knows when his next one comes.
+    """
+    steady = bool(scene.here or scene.away)
+    found = scene.foreseen.get(steady)
+    if found is None:
+        found = scene.foreseen[steady] = [
+            entry
+            for entry in (_rhythmic(scene) + _urgent(scene) if steady else _expected(scene))
+            if entry.context.rhythm.allowance >= entry.service.value + entry.transit.value
+            and entry not in scene.passed
+        ]
+    return found
+
+
+def _rhythmic(scene: Scene) -> list[Entry]:
+    return [
+        entry for entry in scene.state.entries if entry.context.rhythm.period and not entry.context.waiting
+    ]
+
+
+def _urgent(scene: Scene) -> list[Entry]:
+    """Return who is of a higher class than all that wait, has no rhythm, and could not wait for a swap."""
+    highest = max(asker.priority for asker in (*scene.here, *scene.away))
+    return [
+        entry
+        for entry in scene.state.entries
+        if entry.context.priority > highest
+        and not entry.context.rhythm.period
+        and _could_not_wait(scene, entry)
+    ]
+
+
+def _could_not_wait(scene: Scene, entry: Entry) -> bool:
+    """Whether a model asked of late, and a swap would be too long for it."""
+    rhythm = entry.context.rhythm
+    return (
+        not entry.context.waiting
+        and scene.now - rhythm.last <= SILENCE * rhythm.gap
+        and rhythm.allowance < _ROOMY
+        and is_tight(scene.state, entry)
+    )
+
+
+def _expected(scene: Scene) -> list[Entry]:
+    """Return who has a rhythm, or asked of late and could hardly wait for a swap."""
+    return [
+        entry
+        for entry in scene.state.entries
+        if not entry.context.waiting and (entry.context.rhythm.period or _could_not_wait(scene, entry))
+    ]

@@ -1,0 +1,90 @@
+"""What nobody knows yet: first calls that are slow, groups that were never tried, swaps that do not end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from itertools import count
+from typing import Any
+from unittest.mock import patch
+
+import anyio
+import pytest
+
+from repertory.models.errors import RepertoryError
+from repertory.runtime.model import Model
+from repertory.transports.simulated import SimulatedDevice
+from tests.policies.loads import every
+from tests.runtime.support import open_virtual, sketched, tensor
+
+pytestmark = pytest.mark.virtual
+
+
+async def _ask(models: Mapping[Model, Iterable[float]], timeout: float) -> tuple[Counter[str], list[str]]:
+    """Send requests at these moments from now; count answers, and return whose were lost, in their order."""
+    answered, lost, began = Counter[str](), list[str](), anyio.current_time()
+
+    async def ask(model: Model, at: float) -> None:
+        await anyio.sleep_until(began + at)
+        try:
+            await model.infer(tensor(1), timeout=timeout)
+            answered[model.name] += 1
+        except RepertoryError:
+            lost.append(model.name)
+
+    async with anyio.create_task_group() as tasks:
+        for model, moments in models.items():
+            for at in moments:
+                tasks.start_soon(ask, model, at)
+    return answered, lost
+
+
+@pytest.mark.parametrize("warm", [False, True])
+@pytest.mark.parametrize("first", [0.3, 3.0])
+async def test_a_slow_first_call_is_not_held_against_the_next(first: float, *, warm: bool) -> None:
+    calls, service = count(), vars(SimulatedDevice)["_service"]
+
+    def slow_at_first(device: SimulatedDevice, *args: Any) -> float:
+        seconds: float = service(device, *args)
+        return seconds if next(calls) else first
+
+    with patch.object(SimulatedDevice, "_service", slow_at_first):
+        async with open_virtual("sim://0?service_ms=5&window=1") as rt:
+            model = await rt.load(sketched("net"), warm=warm)
+            _, lost = await _ask({model: every(0.05, end=5.0)}, 0.05)
+    assert len(lost) <= (0 if warm else first / 0.05 + 3)
+
+
+@pytest.mark.parametrize("slow_first", [False, True])
+@pytest.mark.parametrize("warm", [False, True])
+async def test_a_group_that_is_quick_enough_is_found(*, slow_first: bool, warm: bool) -> None:
+    groups = "sim://slow?service_ms=40&window=1", "sim://quick?service_ms=20&window=1"
+    async with open_virtual(*(groups if slow_first else groups[::-1])) as rt:
+        model = await rt.load(sketched("net"), warm=warm)
+        answered, lost = await _ask({model: every(0.1, end=5.0)}, 0.033)
+    assert answered["net"] >= 47, lost
+
+
+@pytest.mark.parametrize("slow_first", [False, True])
+async def test_a_slow_group_leaves_what_it_could_only_answer_too_late(*, slow_first: bool) -> None:
+    groups = "sim://slow?service_ms=300&window=1", "sim://quick?service_ms=10&window=1"
+    async with open_virtual(*(groups if slow_first else groups[::-1])) as rt:
+        one, other = await rt.load(sketched("one")), await rt.load(sketched("other"))
+        moments = {one: every(0.05, end=6.0), other: every(0.1, 0.013, 6.0)}
+        _, lost = await _ask(moments, 0.2)
+    assert len(lost) < 0.05 * 180
+
+
+@pytest.mark.parametrize("slow_first", [False, True])
+@pytest.mark.parametrize("timeout", [0.5, 100.0])
+async def test_a_swap_that_does_not_end_holds_nobody_where_another_group_is_idle(
+    timeout: float, *, slow_first: bool
+) -> None:
+    groups = "sim://slow?service_ms=10&swap_ms=4000&window=1", "sim://quick?service_ms=10&swap_ms=20&window=1"
+    async with open_virtual(*(groups if slow_first else groups[::-1])) as rt:
+        model, began = await rt.load(sketched("net")), anyio.current_time()
+        async with anyio.create_task_group() as tasks:
+            for number in range(4):
+                tasks.start_soon(lambda: model.infer(tensor(number), timeout=timeout))  # noqa: B023
+            await anyio.sleep(0.2)
+            assert rt.statistics().models["net"].answered == 4, anyio.current_time() - began
