@@ -18,9 +18,9 @@ _FIRST: Final = 3.0  # times the second sample that the first one may be, to cou
 class Estimate:
     """A moving mean in seconds.
 
-    The first samples count alike, but for a very first one that is far larger than the second. Later ones move
-    the mean by a fifth of their distance, and one that lies far above counts as four times the mean: a sample 100
-    times as large moves it by 1.6, and ten in a row bring it there.
+    The first samples count alike, but for a very first one that is far larger than the second. Later ones
+    move the mean by a fifth of their distance, and one that lies far above counts as four times the mean: a
+    sample 100 times as large moves it by 1.6, and ten in a row bring it there.
 
     Attributes:
         value: the mean; the prior before the first sample.
@@ -48,7 +48,7 @@ class Estimate:
             self.value = sample
             return
         step = min(sample - self.value, _LEAP * self.value) if self.value else sample
-        self.spread += (abs(step) - self.spread) * _GAIN
+        self.spread += (abs(step) - self.spread) * max(_GAIN, 1 / (self.samples - 1))
         self.value += step * max(_GAIN if step > 0 else self._fall, 1 / self.samples)
 
     def __repr__(self) -> str:
