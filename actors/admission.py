@@ -109,7 +109,7 @@ class Admission:
         return [
             _learned(group, entry, now, priority)
             if entry.service.samples
-            else (_begin(group, entry, now, priority), _likely(group, entry, like), 0.0)
+            else (_begin(group, entry, now, priority), _likely(group, entry, like, now), 0.0)
             for group, entry in homes
         ]
 
@@ -118,9 +118,9 @@ def _learned(group: GroupState, entry: Entry, now: float, priority: int) -> _Hom
     return _begin(group, entry, now, priority), entry.service.value, entry.transit.value
 
 
-def _likely(group: GroupState, entry: Entry, like: Entry) -> float:
+def _likely(group: GroupState, entry: Entry, like: Entry, now: float) -> float:
     """Return how long a frame takes on a group that never served the model: nothing where it may try."""
-    return 0.0 if untried(group, entry) else like.service.value
+    return 0.0 if untried(group, entry, now) else like.service.value
 
 
 def _begin(group: GroupState, entry: Entry, now: float, priority: int) -> float:

@@ -34,7 +34,7 @@ def patience_for(idle: GroupState, entry: Entry, busy: GroupState, now: float) -
         return math.inf
     rest = (1 - busy.load.share(now)) / spare
     cost = idle.swap_cost(entry) + idle.service_cost(entry)
-    return WORTH * cost * rest * rest + displaced(idle, now, dear=math.inf) / (spare * spare)
+    return WORTH * cost * rest * rest + displaced(idle, now, dear=math.inf) / spare
 
 
 def has_nothing_to_do(group: GroupState) -> bool:

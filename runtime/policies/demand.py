@@ -135,6 +135,8 @@ def demand_of(
     arrivals: list[float] = []
     rhythm = context.rhythm
     due, period = rhythm.foresee(now) if rhythm.period or not waiting else (math.inf, 0.0)
+    if not rhythm.period and not waiting:
+        due = min(due, now + earliest - free)  # it may come at any time
     if period:
         if taken > context.waiting:
             due += (taken - context.waiting) * period

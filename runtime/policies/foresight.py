@@ -18,12 +18,16 @@ _ROOMY: Final = 1.0  # seconds to a deadline that are enough for any swap
 
 
 def is_tight(state: GroupState, entry: Entry) -> bool:
-    """Whether a model's requests can hardly wait for a swap: it had better be there before they come."""
-    swap, service = entry.swap, entry.service
+    """Whether a model's requests can hardly wait for a swap, behind what runs: it had better be there before."""
     spare = entry.context.rhythm.allowance - entry.transit.value
-    if swap.samples and service.samples:  # nearly always, and this is asked of every idle model
-        return spare < TIGHT * swap.value + service.value
-    return spare < TIGHT * state.swap_cost(entry) + state.service_cost(entry)
+    if spare >= _ROOMY:
+        return False
+    runs = 0.0
+    for key in state.residents:
+        for other in state.by_program.get(key, ()):
+            if other is not entry and other.context.waiting:
+                runs = max(runs, other.service.value)
+    return spare < TIGHT * state.swap_cost(entry) + state.service_cost(entry) + runs
 
 
 def foreseen(scene: Scene) -> list[Entry]:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from operator import attrgetter
-from typing import Final, final
+from typing import final
 
 from .foresight import foreseen
 from .scene import FRAMES, MARGIN, Asker, Scene
 
 __all__ = ["InOrder", "in_order", "spare_frames"]
-
-_MUST: Final = attrgetter("must")
 
 
 @final
@@ -37,7 +34,7 @@ def in_order(scene: Scene) -> InOrder | None:
 
     Those that are foreseen lose, too, if they come while the line lasts and cannot wait for its end.
     """
-    line = sorted(scene.away, key=_MUST) if len(scene.away) > 1 else scene.away
+    line = sorted(scene.away, key=_by_need) if len(scene.away) > 1 else scene.away
     end, slack = scene.free, math.inf
     for asker in line:
         slack = min(slack, asker.must - end)
@@ -61,3 +58,8 @@ def spare_frames(slack: float, asker: Asker) -> int:
         return asker.context.waiting if slack == math.inf else FRAMES
     slack -= MARGIN * asker.entry.service.spread
     return max(0, min(FRAMES, int(slack / asker.service)))
+
+
+def _by_need(asker: Asker) -> tuple[float, int, float]:
+    """Sort the most pressing first; of those that are equally so, the highest class, and the most patient."""
+    return asker.must, -asker.priority, asker.context.ready_since

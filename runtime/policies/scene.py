@@ -229,23 +229,29 @@ def survey(state: GroupState, now: float) -> Scene:
                 away.append(asker_of(state, entry, now, free, resident=False, taken=taken, held=held))
             else:
                 elsewhere = True
-    return Scene(state, now, free, _of_highest_class(state, here, now), away, granted, elsewhere, {}, {})
+    scene = Scene(state, now, free, here, away, granted, elsewhere, {}, {})
+    if state.capacity > 1:
+        _hold_back(scene)
+    return scene
 
 
-def _of_highest_class(state: GroupState, here: list[Asker], now: float) -> list[Asker]:
-    """Let those of a lower class wait while frames of a higher one do, for `OVERDUE` of their `max_wait`.
+def _hold_back(scene: Scene) -> None:
+    """Let those of a lower class wait while frames of a higher one do: they would take part of the device.
 
-    They would take their part of the device beside it.
+    For `OVERDUE` of their `max_wait` at most, and only as long as they would still be in time.
     """
-    if state.capacity == 1:
-        return here
-    highest = max([asker.priority for asker in here], default=-math.inf)
-    for entry in state.entries:
+    highest = max([asker.priority for asker in scene.here], default=-math.inf)
+    longest = max([asker.service for asker in scene.here], default=0.0)
+    for entry in scene.state.entries:
         if entry.granted and entry.context.waiting:
             highest = max(highest, entry.context.glance()[0])
-    return [
-        asker
-        for asker in here
-        if asker.priority >= highest
-        or now >= asker.context.hungry_since + OVERDUE * asker.context.max_wait - MARGIN * asker.service
-    ]
+            longest = max(longest, scene.state.service_cost(entry))
+    here: list[Asker] = []
+    for asker in scene.here:
+        context = asker.context
+        moment = min(asker.must, context.hungry_since + OVERDUE * context.max_wait) - MARGIN * longest
+        if asker.priority >= highest or moment <= scene.now:
+            here.append(asker)
+        else:
+            scene.due_at = min(scene.due_at, moment)
+    scene.here = here

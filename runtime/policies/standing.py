@@ -67,7 +67,7 @@ def _may_be_in_time(peer: GroupState, there: Entry, now: float) -> bool:
     """Whether a group would answer the first frame in time, after what it does now, or nobody knows."""
     if not peer.in_service:
         return False
-    if untried(peer, there):
+    if untried(peer, there, now):
         return True
     resident = there.program.key in peer.residents or peer.binding is there
     load = 0.0 if resident else peer.swap_cost(there)
@@ -113,6 +113,8 @@ def served_by(
         deadlines = [deadline for _, lane in context.outline(_MOST) for deadline in lane]
     taken = 0
     for peer, there in holders:
+        if there.in_flight and not there.service.samples:
+            return context.waiting  # nobody knows yet how long a frame takes: one group finds out
         service = peer.service_cost(there)
         slow = there.service.samples and own * QUICKER <= service
         if slow and _yields(peer, there, state, entry, service=own, now=now):

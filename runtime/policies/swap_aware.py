@@ -6,6 +6,8 @@ import math
 from collections.abc import Collection
 from typing import Final, final
 
+import msgspec
+
 from repertory.actors.policy import KEPT, Bind, Decision, Entry, Grant, GroupState, Policy, Step, Wait
 from repertory.actors.room import making_room, room_told
 from repertory.actors.telling import SPARED
@@ -18,13 +20,16 @@ from .granting import grant_of
 from .in_order import InOrder, in_order, spare_frames
 from .scene import FRAMES, Asker, Scene, class_worth, survey
 from .standing import best_placed, held_by_others
-from .turns import INSTANT, OVERHEAD, Due, deadlines_come_first, due_turn
+from .turns import INSTANT, Due, deadlines_come_first, due_turn
 from .weighing import Outlook, weigh
 
-__all__ = ["BESIDE", "PATIENCE", "SCARCE", "SwapAware"]
+__all__ = ["BESIDE", "COMFORT", "PATIENCE", "SCARCE", "SwapAware"]
 
 PATIENCE: Final = 4.0
-"""Swaps for which a higher class waits at most while a lower one is served, where nobody loses by it."""
+"""Swaps for which a higher class waits at most while a lower one is served, if nobody is late by it."""
+
+COMFORT: Final = 5.0
+"""Swaps that a resident must be able to wait beyond what is more pressing, to make room for it at once."""
 
 SCARCE: Final = 0.1
 """Frames that a swap costs where device time is scarce: then models are bound ahead of foreseen frames."""
@@ -128,15 +133,20 @@ def _stay(scene: Scene) -> Decision:
     """Nobody waits for a swap."""
     if not scene.here:
         if scene.granted:
-            return _GRANTED
+            return (
+                _GRANTED
+                if scene.due_at == math.inf
+                else msgspec.structs.replace(_GRANTED, until=scene.due_at)
+            )
         if scene.passed:
             return Wait(next(iter(scene.passed.values())), until=scene.now + _SOON)
         return Wait("others serve what waits", until=scene.now + _LATER) if scene.elsewhere else _NOTHING
     if len(scene.here) == 1:
         asker = scene.here[0]
-        return grant_of(asker, asker.context.waiting, "nobody else waits")
-    asker = min(scene.here, key=_urgency)
-    return grant_of(asker, min(asker.count, BESIDE), "the most urgent of those that are resident")
+        return grant_of(asker, asker.context.waiting, "nobody else waits", until=scene.due_at)
+    asker = min(scene.here, key=_by_class)
+    why = "the most urgent of those that are resident"
+    return grant_of(asker, min(asker.count, BESIDE), why, until=scene.due_at)
 
 
 def _goes_on(scene: Scene) -> Decision | None:
@@ -174,7 +184,7 @@ def _in_time(scene: Scene, line: InOrder) -> Decision | None:
         return _turn_to(scene, first.entry, plan, "all that wait will be in time")
     resident, first = scene.here[0], line.first
     until = scene.due_at
-    for asker in scene.away:
+    for asker in sorted(scene.away, key=_by_class):
         if asker.priority > resident.priority:
             moment = max(asker.context.ready_since, resident.entry.turn_since) + PATIENCE * asker.swap
             if moment <= scene.now:
@@ -183,7 +193,7 @@ def _in_time(scene: Scene, line: InOrder) -> Decision | None:
             until = min(until, moment)
     frames = spare_frames(line.slack, resident)
     if not frames:
-        if resident.must - line.end < OVERHEAD * resident.swap or resident.priority > first.priority:
+        if resident.must - line.end < COMFORT * resident.swap or resident.priority > first.priority:
             return None
         plan = (Step(first.context, scene.free, scene.free, first.count),)
         return _turn_to(scene, first.entry, plan, "all that wait will be in time, and who is resident")
@@ -309,5 +319,5 @@ def _must_be_ahead(scene: Scene) -> bool:
     )
 
 
-def _urgency(asker: Asker) -> tuple[int, float, float]:
+def _by_class(asker: Asker) -> tuple[int, float, float]:
     return -asker.priority, asker.deadline, asker.context.ready_since

@@ -58,11 +58,40 @@ async def test_where_all_are_resident_a_lower_class_has_its_turns() -> None:
     assert seconds_of(played, "urgent") > 10 * seconds_of(played, "batch")
 
 
-async def test_a_group_is_kept_for_who_is_urgent_and_could_not_wait_for_a_swap() -> None:
+@pytest.mark.parametrize("since", [0.0, 1.0])
+async def test_a_group_is_kept_for_who_is_urgent_and_could_not_wait_for_a_swap(since: float) -> None:
+    """Or is got for him, if he asks only when all are taken."""
     urgent = a_model("urgent", 0.005, 0.015, priority=1)
     bulk = a_model("bulk", 0.01, math.inf, clients=8)
-    times = renewal(random_source(2, 1), 20, 4.0)
-    load = a_load((bulk, []), (urgent, times), groups=2, swap=0.02, seconds=4.0)
+    times = [since + at for at in renewal(random_source(2, 1), 20, 4.0 - since)]
+    load = a_load((urgent, times), (bulk, []), groups=2, swap=0.02, seconds=4.0)
     played = await play(load)
-    assert kept_by(played, 1, since=0.5) > 0.5
+    assert kept_by(played, 0, since=since + 0.5) > 0.5
     assert seconds_of(played, "bulk") > 4
+
+
+@pytest.mark.parametrize("order", [1, -1])
+async def test_of_several_higher_classes_the_highest_comes_first_however_they_were_loaded(order: int) -> None:
+    bulk = a_model("bulk", 0.01, math.inf, clients=8)
+    trickles = [
+        (a_model(f"class {n}", 0.005, math.inf, priority=n), renewal(random_source(1, n), 4, 6.0))
+        for n in (1, 2, 3, 4, 5, 6)
+    ]
+    played = await play(a_load((bulk, []), *trickles[::order], swap=0.02, seconds=6.0))
+    names = [model.name for model in played.trace.models]
+    waits = {
+        name: sorted(each.end - each.arrival for each in played.requests if each.model == number)
+        for number, name in enumerate(names)
+    }
+    lowest, highest = waits["class 1"], waits["class 6"]
+    assert highest[len(highest) // 2] < lowest[len(lowest) // 2]
+    assert highest[-1] < lowest[-1]
+
+
+@pytest.mark.parametrize("deadline", [1.0, math.inf])
+async def test_where_all_are_resident_a_lower_class_is_in_time(deadline: float) -> None:
+    urgent = a_model("urgent", 0.01, deadline, priority=1, clients=4)
+    lower = a_model("lower", 0.005, 0.05), every(0.1, 0.5)
+    played = await play(_with_residents(a_load((urgent, []), lower), 2))
+    assert kept_by(played, 1) == 1
+    assert seconds_of(played, "urgent") > 1.85

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from itertools import count
 from typing import Any
 from unittest.mock import patch
@@ -88,3 +89,22 @@ async def test_a_swap_that_does_not_end_holds_nobody_where_another_group_is_idle
                 tasks.start_soon(lambda: model.infer(tensor(number), timeout=timeout))  # noqa: B023
             await anyio.sleep(0.2)
             assert rt.statistics().models["net"].answered == 4, anyio.current_time() - began
+
+
+async def test_a_model_that_could_never_be_in_time_takes_no_group_from_another() -> None:
+    groups = [f"sim://{number}?service_ms=10&swap_ms=20&window=1" for number in range(2)]
+    async with open_virtual(*groups) as rt:
+        slow, good = await rt.load(sketched("slow", service=2.0)), await rt.load(sketched("good"))
+        moments = {good: every(0.033, end=6.0), slow: every(0.1, end=6.0)}
+        began = anyio.current_time()
+
+        async def ask(model: Model, at: float, timeout: float) -> None:
+            await anyio.sleep_until(began + at)
+            with suppress(RepertoryError):
+                await model.infer(tensor(1), timeout=timeout)
+
+        async with anyio.create_task_group() as tasks:
+            for model, timeout in ((good, 0.2), (slow, 0.1)):
+                for at in moments[model]:
+                    tasks.start_soon(ask, model, at, timeout)
+        assert rt.statistics().models["good"].answered == len(moments[good])
