@@ -12,13 +12,13 @@ from .scene import Scene
 __all__ = ["TIGHT", "foreseen", "is_tight"]
 
 TIGHT: Final = 1.0
-"""A model whose requests have less time than so many swaps, and a frame, should be there before they come."""
+"""A model whose requests have less time than so many swaps and a frame should be there before they come."""
 
 _ROOMY: Final = 1.0  # seconds to a deadline that are enough for any swap
 
 
 def is_tight(state: GroupState, entry: Entry) -> bool:
-    """Whether a model's requests can hardly wait for a swap, behind what runs: it had better be there before."""
+    """Whether a model's requests can hardly wait for a swap behind what runs: it had better be there before."""
     spare = entry.context.rhythm.allowance - entry.transit.value
     if spare >= _ROOMY:
         return False
