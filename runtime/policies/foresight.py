@@ -18,7 +18,7 @@ _ROOMY: Final = 1.0  # seconds to a deadline that are enough for any swap
 
 
 def is_tight(state: GroupState, entry: Entry) -> bool:
-    """Whether a model's requests can hardly wait for a swap behind what runs: it had better be there before."""
+    """Whether requests of a model can hardly wait for a swap behind what runs: it should be there before."""
     spare = entry.context.rhythm.allowance - entry.transit.value
     if spare >= _ROOMY:
         return False
