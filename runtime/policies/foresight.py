@@ -55,7 +55,12 @@ def _rhythmic(scene: Scene) -> list[Entry]:
 
 
 def _urgent(scene: Scene) -> list[Entry]:
-    """Return who is of a higher class than all that wait, has no rhythm, and could not wait for a swap."""
+    """Return who is of a higher class than all that wait, has no rhythm, and could not wait for a swap.
+
+    Nobody where there is one group alone: it would be held idle for him, and all others would lose by it.
+    """
+    if len(scene.state.peers) == 1:
+        return []
     highest = max(asker.priority for asker in (*scene.here, *scene.away))
     return [
         entry
