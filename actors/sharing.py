@@ -16,7 +16,7 @@ WORTH: Final = 2.0
 """A frame that waits for so many times a swap and a frame is shared, where both groups were equally busy."""
 
 
-def patience_for(idle: GroupState, entry: Entry, busy: GroupState, now: float) -> float:
+def patience_for(idle: GroupState, entry: Entry, busy: GroupState, wait: float, now: float) -> float:
     """Return how many seconds frames may wait for a busy group before an idle one shares them.
 
     That is twice what it costs the idle one, by the square of what both had of idle time lately: where the
@@ -27,6 +27,7 @@ def patience_for(idle: GroupState, entry: Entry, busy: GroupState, now: float) -
         idle: a group that has nothing to do.
         entry: the model on it, not resident there.
         busy: a group that serves the model.
+        wait: the longest that any will: whether it is more is not looked at.
         now: the present.
     """
     spare = 1 - idle.load.share(now)
@@ -34,16 +35,19 @@ def patience_for(idle: GroupState, entry: Entry, busy: GroupState, now: float) -
         return math.inf
     rest = (1 - busy.load.share(now)) / spare
     cost = idle.swap_cost(entry) + idle.service_cost(entry)
-    return WORTH * cost * rest * rest + displaced(idle, now, dear=math.inf) / spare
+    worth = WORTH * cost * rest * rest
+    return worth if wait <= worth else worth + displaced(idle, now, dear=math.inf) / spare
 
 
 def has_nothing_to_do(group: GroupState) -> bool:
     """Whether a group is idle, and nothing waits that it could serve without a swap."""
     if group.in_flight or group.binding is not None or not group.in_service:
         return False
-    return not any(
-        entry.context.waiting for key in group.residents for entry in group.by_program.get(key, ())
-    )
+    for key in group.residents:
+        for entry in group.by_program.get(key, ()):
+            if entry.context.waiting:
+                return False
+    return True
 
 
 def displaced(group: GroupState, now: float, *, dear: float = DEAR) -> float:

@@ -48,7 +48,8 @@ def _better(group: GroupState, context: ContextState, service: float, end: float
         if peer.service_cost(there) * QUICKER <= service:
             return True
         if has_nothing_to_do(peer) and (
-            there.program.key in peer.residents or end > now + patience_for(peer, there, group, now)
+            there.program.key in peer.residents
+            or end - now > patience_for(peer, there, group, end - now, now)
         ):
             return True
     return False

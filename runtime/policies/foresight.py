@@ -9,7 +9,7 @@ from repertory.actors.rhythm import SILENCE
 
 from .scene import Scene
 
-__all__ = ["TIGHT", "foreseen", "is_tight"]
+__all__ = ["TIGHT", "foreseen", "frame_of_resident", "is_tight"]
 
 TIGHT: Final = 1.0
 """A model whose requests have less time than so many swaps and a frame should be there before they come."""
@@ -17,17 +17,29 @@ TIGHT: Final = 1.0
 _ROOMY: Final = 1.0  # seconds to a deadline that are enough for any swap
 
 
-def is_tight(state: GroupState, entry: Entry) -> bool:
-    """Whether requests of a model can hardly wait for a swap behind what runs: it should be there before."""
-    spare = entry.context.rhythm.allowance - entry.transit.value
-    if spare >= _ROOMY:
-        return False
-    runs = 0.0
+def is_tight(state: GroupState, entry: Entry, runs: float) -> bool:
+    """Whether requests of a model can hardly wait for a swap behind what runs: it should be there before.
+
+    Args:
+        state: the group.
+        entry: the model on it.
+        runs: seconds that may be left of what runs.
+    """
+    swap, service = entry.swap, entry.service
+    spare = entry.context.rhythm.allowance - entry.transit.value - runs
+    if swap.samples and service.samples:  # nearly always, and this is asked of every idle model
+        return spare < TIGHT * swap.value + service.value
+    return spare < TIGHT * state.swap_cost(entry) + state.service_cost(entry)
+
+
+def frame_of_resident(state: GroupState) -> float:
+    """Return for how long a frame of those that are resident, and asked for, holds the device at most."""
+    longest = 0.0
     for key in state.residents:
-        for other in state.by_program.get(key, ()):
-            if other is not entry and other.context.waiting:
-                runs = max(runs, other.service.value)
-    return spare < TIGHT * state.swap_cost(entry) + state.service_cost(entry) + runs
+        for entry in state.by_program.get(key, ()):
+            if entry.context.waiting:
+                longest = max(longest, entry.service.value)
+    return longest
 
 
 def foreseen(scene: Scene) -> list[Entry]:
@@ -61,31 +73,29 @@ def _urgent(scene: Scene) -> list[Entry]:
     """
     if len(scene.state.peers) == 1:
         return []
-    highest = max(asker.priority for asker in (*scene.here, *scene.away))
-    return [
-        entry
-        for entry in scene.state.entries
-        if entry.context.priority > highest
-        and not entry.context.rhythm.period
-        and _could_not_wait(scene, entry)
-    ]
-
-
-def _could_not_wait(scene: Scene, entry: Entry) -> bool:
-    """Whether a model asked of late, and a swap would be too long for it."""
-    rhythm = entry.context.rhythm
-    return (
-        not entry.context.waiting
-        and scene.now - rhythm.last <= SILENCE * rhythm.gap
-        and rhythm.allowance < _ROOMY
-        and is_tight(scene.state, entry)
-    )
+    highest = max([asker.priority for asker in (*scene.here, *scene.away)])
+    higher = [entry for entry in scene.state.entries if entry.context.priority > highest]
+    return [entry for entry in _hurried(scene, higher) if not entry.context.rhythm.period] if higher else []
 
 
 def _expected(scene: Scene) -> list[Entry]:
     """Return who has a rhythm, or asked of late and could hardly wait for a swap."""
-    return [
-        entry
-        for entry in scene.state.entries
-        if not entry.context.waiting and (entry.context.rhythm.period or _could_not_wait(scene, entry))
+    return _rhythmic(scene) + [
+        entry for entry in _hurried(scene, scene.state.entries) if not entry.context.rhythm.period
     ]
+
+
+def _hurried(scene: Scene, entries: list[Entry]) -> list[Entry]:
+    """Return whose frames do not wait, but did of late, and could not wait for a swap."""
+    state, now, found, runs = scene.state, scene.now, list[Entry](), frame_of_resident(scene.state)
+    for entry in entries:
+        context = entry.context
+        rhythm = context.rhythm
+        if (
+            not context.waiting
+            and now - rhythm.last <= SILENCE * rhythm.gap
+            and rhythm.allowance < _ROOMY
+            and is_tight(state, entry, runs)
+        ):
+            found.append(entry)
+    return found

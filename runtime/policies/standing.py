@@ -120,7 +120,10 @@ def served_by(
         if slow and _yields(peer, there, state, entry, service=own, now=now):
             continue
         begin = now + peer.busy_for(now)
-        latest = free + patience_for(state, entry, peer, now) if idle else math.inf
+        latest = math.inf
+        if idle:
+            longest = begin + context.waiting * service - free
+            latest = free + patience_for(state, entry, peer, longest, now)
         for deadline in deadlines[taken:] if taken else deadlines:
             begin += service
             if begin > min(latest, sooner if deadline == math.inf and not idle else deadline):

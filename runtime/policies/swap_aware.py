@@ -15,7 +15,7 @@ from repertory.models.errors import ConfigError
 
 from .begun import first_frame, is_fresh, just_begun
 from .demand import Demand
-from .foresight import foreseen, is_tight
+from .foresight import foreseen, frame_of_resident, is_tight
 from .granting import grant_of
 from .in_order import InOrder, in_order, spare_frames
 from .scene import FRAMES, Asker, Scene, class_worth, survey
@@ -258,7 +258,8 @@ def _worth_told(outlook: Outlook, over: float) -> tuple[str, tuple[float, ...]]:
 
 def _pays_ahead(scene: Scene, demand: Demand) -> bool:
     """Whether to bind before a frame comes: where it could not wait, or where device time is scarce."""
-    return is_tight(scene.state, demand.entry) or scene.price * demand.load >= SCARCE
+    runs = frame_of_resident(scene.state)
+    return is_tight(scene.state, demand.entry, runs) or scene.price * demand.load >= SCARCE
 
 
 def _turn_to(
@@ -309,7 +310,11 @@ def _bind(
 def _must_be_ahead(scene: Scene) -> bool:
     """Whether somebody will come who must be there before, and is nowhere."""
     state = scene.state
-    tight = [e for e in foreseen(scene) if e.program.key not in state.residents and is_tight(state, e)]
+    away = [entry for entry in foreseen(scene) if entry.program.key not in state.residents]
+    if not away:
+        return False
+    runs = frame_of_resident(state)
+    tight = [entry for entry in away if is_tight(state, entry, runs)]
     if not tight:
         return False
     holders = held_by_others(state)
