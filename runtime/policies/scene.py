@@ -9,6 +9,7 @@ import msgspec
 
 from repertory.actors.hope import hoped_costs
 from repertory.actors.policy import ContextState, Entry, GroupState
+from repertory.actors.sharing import has_nothing_to_do
 
 from .standing import Holders, held_by_others, left_to, served_by
 
@@ -207,7 +208,7 @@ def survey(state: GroupState, now: float) -> Scene:
     free = now + state.busy_for(now)
     here: list[Asker] = []
     away: list[Asker] = []
-    granted = elsewhere = False
+    granted = elsewhere = idle = False
     for entry in [each for each in state.entries if each.context.waiting and (each.granted or each.ready)]:
         context = entry.context
         if entry.granted:
@@ -222,9 +223,10 @@ def survey(state: GroupState, now: float) -> Scene:
             taken, held = 0, False
             if several:
                 if holders is None:
-                    holders = held_by_others(state)
+                    holders, idle = held_by_others(state), has_nothing_to_do(state)
                 if context in holders:
-                    taken, held = served_by(holders[context], state, entry, now, free), True
+                    taken = served_by(holders[context], state, entry, now, free, idle=idle)
+                    held = True
             if taken < FRAMES and taken < context.waiting:
                 away.append(asker_of(state, entry, now, free, resident=False, taken=taken, held=held))
             else:

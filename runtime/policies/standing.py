@@ -9,7 +9,7 @@ from typing import TypeAlias
 from repertory.actors.admission import LENIENCE
 from repertory.actors.hope import untried
 from repertory.actors.policy import QUICKER, ContextState, Entry, GroupState
-from repertory.actors.sharing import displaced, has_nothing_to_do, patience_for
+from repertory.actors.sharing import displaced, patience_for
 
 __all__ = ["Holders", "best_placed", "held_by_others", "left_to", "served_by"]
 
@@ -90,7 +90,13 @@ def _yields(
 
 
 def served_by(
-    holders: list[tuple[GroupState, Entry]], state: GroupState, entry: Entry, now: float, free: float
+    holders: list[tuple[GroupState, Entry]],
+    state: GroupState,
+    entry: Entry,
+    now: float,
+    free: float,
+    *,
+    idle: bool,
 ) -> int:
     """Return how many of a model's waiting frames others will serve: in time, or sooner than this group.
 
@@ -102,11 +108,9 @@ def served_by(
         entry: the model on it, not resident there.
         now: the present.
         free: when this group is free.
+        idle: whether it has nothing to do.
     """
-    context = entry.context
-    own = state.service_cost(entry)
-    sooner = free + state.swap_cost(entry) + own
-    idle = has_nothing_to_do(state)
+    context, own = entry.context, state.service_cost(entry)
     if context.waiting == 1:
         deadlines = [context.glance()[1]]
     else:
@@ -124,9 +128,11 @@ def served_by(
         if idle:
             longest = begin + context.waiting * service - free
             latest = free + patience_for(state, entry, peer, longest, now)
+        elif math.inf in deadlines:
+            latest = free + state.swap_cost(entry) + own
         for deadline in deadlines[taken:] if taken else deadlines:
             begin += service
-            if begin > min(latest, sooner if deadline == math.inf and not idle else deadline):
+            if begin > deadline or (begin > latest and (idle or deadline == math.inf)):
                 break
             taken += 1
     return taken
