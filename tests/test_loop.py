@@ -33,7 +33,9 @@ async def test_slot_filled_before_the_wait() -> None:
     loop = current_loop()
     slot = loop.slot()
     loop.fill(slot)
-    await _await(slot)
+    with anyio.move_on_after(1) as scope:
+        await _await(slot)
+    assert not scope.cancelled_caught
 
 
 async def test_slot_filled_during_the_wait() -> None:
@@ -56,12 +58,19 @@ async def test_slot_filled_during_the_wait() -> None:
 async def test_slot_filled_twice() -> None:
     loop = current_loop()
     slot = loop.slot()
+    ended: list[bool] = []
+
+    async def wait() -> None:
+        await _await(slot)
+        ended.append(True)
+
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_await, slot)
+        tasks.start_soon(wait)
         await checkpoint()
         loop.fill(slot)
         loop.fill(slot)
     loop.fill(slot)
+    assert ended == [True]
 
 
 async def test_slot_of_a_cancelled_waiter_is_left_alone() -> None:

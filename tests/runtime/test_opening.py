@@ -321,6 +321,7 @@ async def test_device_that_goes_away_at_once_after_opening_is_opened_again() -> 
         model = await rt.load(sketched("net"))
         with anyio.fail_after(5):
             np.testing.assert_array_equal(await model.infer(tensor(1)), answer("net", 1))
+    assert len(memory.devices) == 2, "the one that went away, and another"
 
 
 # -- forks -----------------------------------------------------------------------------------------
