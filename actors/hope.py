@@ -8,7 +8,7 @@ from .estimate import CREDIBLE
 from .policy import SERVICE_PRIOR, SWAP_PRIOR, Entry, GroupState
 from .sharing import has_nothing_to_do
 
-__all__ = ["PLAUSIBLE", "hoped_costs", "untried"]
+__all__ = ["PLAUSIBLE", "has_a_place_to_spare", "hoped_costs", "untried"]
 
 PLAUSIBLE: Final = 10.0
 """How many times quicker than others a group must be, at most, to be tried where a model goes for it."""
@@ -29,7 +29,7 @@ def untried(group: GroupState, entry: Entry, now: float) -> bool:
     if not has_nothing_to_do(group):
         return False
     likely = group.service_cost(entry) <= PLAUSIBLE * entry.context.rhythm.allowance
-    return likely or len(group.residents) < group.capacity or not _all_asked_for(group, now)
+    return likely or has_a_place_to_spare(group, now)
 
 
 def hoped_costs(group: GroupState, entry: Entry, now: float) -> tuple[float, float] | None:
@@ -60,9 +60,11 @@ def _tries(peer: GroupState, entry: Entry, most: int) -> bool:
     return not there.service.samples and there.program.key in peer.residents
 
 
-def _all_asked_for(group: GroupState, now: float) -> bool:
-    """Whether somebody asked for each model that is resident within the last second."""
-    return all(
+def has_a_place_to_spare(group: GroupState, now: float) -> bool:
+    """Whether one more program may be resident, and nobody goes who was asked for in the last second."""
+    if len(group.residents) < group.capacity:
+        return True
+    return not all(
         any(now - entry.context.rhythm.last < _LATELY for entry in group.by_program.get(key, ()))
         for key in group.residents
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from repertory.actors.admission import LENIENCE
-from repertory.actors.hope import untried
+from repertory.actors.hope import has_a_place_to_spare, untried
 from repertory.actors.policy import QUICKER, ContextState, Entry, GroupState
 from repertory.actors.sharing import displaced, patience_for
 
@@ -117,9 +117,12 @@ def served_by(
         deadlines = [deadline for _, lane in context.outline(_MOST) for deadline in lane]
     taken = 0
     for peer, there in holders:
-        if there.in_flight and not there.service.samples:
-            return context.waiting  # nobody knows yet how long a frame takes: one group finds out
         service = peer.service_cost(there)
+        if there.in_flight and not there.service.samples:
+            lasts = now - there.served
+            if lasts <= state.swap_cost(entry) + own or not has_a_place_to_spare(state, now):
+                return context.waiting  # nobody knows yet how long a frame takes: one group finds out
+            service = max(service, lasts)
         slow = there.service.samples and own * QUICKER <= service
         if slow and _yields(peer, there, state, entry, service=own, now=now):
             continue

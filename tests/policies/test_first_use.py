@@ -16,7 +16,7 @@ from repertory.models.errors import RepertoryError
 from repertory.runtime.model import Model
 from repertory.transports.simulated import SimulatedDevice
 from tests.policies.loads import every
-from tests.runtime.support import open_virtual, sketched, tensor
+from tests.runtime.support import SETTLED, Memory, Pending, open_virtual, sketched, tensor
 
 pytestmark = pytest.mark.virtual
 
@@ -89,6 +89,29 @@ async def test_a_swap_that_does_not_end_holds_nobody_where_another_group_is_idle
                 tasks.start_soon(lambda: model.infer(tensor(number), timeout=timeout))  # noqa: B023
             await anyio.sleep(0.2)
             assert rt.statistics().models["net"].answered == 4, anyio.current_time() - began
+
+
+@pytest.mark.parametrize("count", [2, 12])
+@pytest.mark.parametrize("timeout", [0.5, None])
+async def test_a_first_frame_that_does_not_end_holds_nobody_where_another_group_is_idle(
+    count: int, timeout: float | None
+) -> None:
+    groups = [Memory(name, window=1, holding=True) for name in ("first", "second")]
+    async with open_virtual(*groups) as rt, anyio.create_task_group() as tasks:
+        model = await rt.load(sketched("net"))
+        hung = Pending(model, 0, timeout=timeout)
+        tasks.start_soon(hung)
+        await anyio.sleep(SETTLED)
+        [free] = [memory for memory in groups if not memory.device.held]
+        free.let_go()
+        others = [Pending(model, number, timeout=timeout) for number in range(1, count)]
+        for other in others:
+            tasks.start_soon(other)
+        await anyio.sleep(0.1)
+        assert all(other.answered_by("net") for other in others)
+        assert not hung.answered_by("net")
+        for memory in groups:
+            memory.let_go()
 
 
 async def test_a_model_that_could_never_be_in_time_takes_no_group_from_another() -> None:
