@@ -17,8 +17,9 @@ SPARED: Final = 0.25
 def serves_soon(group: GroupState, context: ContextState, earliest: float, now: float) -> bool:
     """Whether a group that is busy with a model answers what waits in time: the others are spared.
 
-    That is one frame beside those that run, or what fits behind the swap that goes on. Not where another
-    group is of a quicker kind, or has the model and nothing to do: then all of them are to look.
+    That is one frame beside those that run, or what fits behind the swap that goes on, or is about to begin.
+    Not where another group is of a quicker kind, or has the model and nothing to do: then all of them are to
+    look.
 
     Args:
         group: the group.
@@ -29,13 +30,18 @@ def serves_soon(group: GroupState, context: ContextState, earliest: float, now: 
     entry = group.by_context.get(context)
     if entry is None or not group.in_service:
         return False
+    load = 0.0
     if group.binding is not entry:
-        if context.waiting > 1 or not entry.in_flight or entry.program.key not in group.residents:
-            return False
         if group.plan and group.plan[0].context is not context:
             return False
+        if entry.program.key not in group.residents:
+            if not group.plan or group.in_flight or group.binding is not None:
+                return False
+            load = group.swap_cost(entry)
+        elif context.waiting > 1 or not entry.in_flight:
+            return False
     service = group.service_cost(entry)
-    end = now + group.busy_for(now) + context.waiting * service + entry.transit.value
+    end = now + group.busy_for(now) + load + context.waiting * service + entry.transit.value
     return end <= earliest < math.inf and not _better(group, context, service, end, now)
 
 

@@ -66,6 +66,20 @@ def test_idle_group_and_one_that_turns_to_another_model_serve_nothing_soon() -> 
     assert not serves_soon(_group(other), model, NOW + 1, NOW)
 
 
+def test_idle_group_that_is_about_to_bind_a_model_serves_it_soon() -> None:
+    model, other = _context("m"), _context("o")
+    group = _group(model, other, resident="o")
+    entry = group.by_context[model]
+    group.plan = (Step(model, NOW, NOW + 0.1, 1),)
+    model.waiting = 3
+    end = NOW + group.swap_cost(entry) + 3 * FRAME
+    assert serves_soon(group, model, end + 1e-6, NOW)
+    assert not serves_soon(group, model, end - 1e-6, NOW)
+    assert not serves_soon(group, other, NOW + 1, NOW)
+    group.in_flight = 1
+    assert not serves_soon(group, model, NOW + 1, NOW), "before it binds it may change its mind"
+
+
 @pytest.mark.parametrize(("frame", "spared"), [(FRAME, True), (FRAME / 1.4, True), (FRAME / 2, False)])
 def test_group_of_a_quicker_kind_is_not_spared(frame: float, *, spared: bool) -> None:
     model = _context("m")
