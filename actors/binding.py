@@ -109,6 +109,7 @@ class Binding:
             state.binding = None
         self._flight.settle_in(residency)
         entry.swap.add(ended - began)
+        entry.learned()
         state.swap.add(ended - began)
         state.load.add(ended, ended - began, 0)
         self.swaps += 1

@@ -163,6 +163,7 @@ class FlightBook:
             self._lone = None
             if busy and frame.started is not None:
                 entry.transit.add(now - frame.started - busy)
+        entry.learned()
 
     def clear(self, lost: DeviceError, now: float) -> None:
         """The device is gone: what a broken one left in flight goes back to its context."""

@@ -183,6 +183,8 @@ class Entry:
         swap: seconds that making it resident takes here; likewise.
         transit: seconds from start to answer that a frame does not hold the device: the rest of a pipeline,
             and the way there and back. Near its upper samples.
+        lead: seconds that a swap and a frame took until the answer, by these three: kept at hand, for it is
+            asked of all models in each decision. `math.inf` before all is learned; then ask the estimates.
     """
 
     context: ContextState
@@ -198,6 +200,12 @@ class Entry:
     service: Estimate = field(default_factory=Estimate)
     swap: Estimate = field(default_factory=Estimate)
     transit: Estimate = field(default_factory=_near_the_top)
+    lead: float = math.inf
+
+    def learned(self) -> None:
+        """Note what the estimates come to together, after a sample."""
+        if self.swap.samples and self.service.samples:
+            self.lead = self.swap.value + self.service.value + self.transit.value
 
     @property
     def depth(self) -> int:

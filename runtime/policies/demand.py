@@ -117,8 +117,9 @@ def demand_of(
     """
     context = entry.context
     transit = entry.transit.value
-    load, service = costs_of(group, entry, context.glance()[1] - transit, now, free)
-    earliest = free if entry.program.key in group.residents else free + load
+    resident = entry.program.key in group.residents
+    load, service = costs_of(group, entry, context.glance()[1] - transit, free, now, resident=resident)
+    earliest = free if resident else free + load
     starts: list[float] = []
     if context.waiting > taken:
         for _, deadlines in context.outline(FRAMES):

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from repertory.actors.policy import Entry, GroupState
-from repertory.actors.rhythm import SILENCE
+from repertory.actors.rhythm import SILENCE, Rhythm
 
 from .scene import Scene
 
-__all__ = ["TIGHT", "foreseen", "frame_of_resident", "is_tight"]
-
-TIGHT: Final = 1.0
-"""A model whose requests have less time than so many swaps and a frame should be there before they come."""
+__all__ = ["foreseen", "frame_of_resident", "is_tight", "tight_ones"]
 
 _ROOMY: Final = 1.0  # seconds to a deadline that are enough for any swap
 
@@ -25,11 +23,19 @@ def is_tight(state: GroupState, entry: Entry, runs: float) -> bool:
         entry: the model on it.
         runs: seconds that may be left of what runs.
     """
-    swap, service = entry.swap, entry.service
     spare = entry.context.rhythm.allowance - entry.transit.value - runs
-    if swap.samples and service.samples:  # nearly always, and this is asked of every idle model
-        return spare < TIGHT * swap.value + service.value
-    return spare < TIGHT * state.swap_cost(entry) + state.service_cost(entry)
+    return spare < state.swap_cost(entry) + state.service_cost(entry)
+
+
+def tight_ones(state: GroupState, entries: list[Entry], runs: float) -> list[Entry]:
+    """Return who of these is tight, and does not wait."""
+    return [
+        entry
+        for entry in entries
+        if entry.context.rhythm.allowance - runs < entry.lead  # most are not, and are not looked at any more
+        and not entry.context.waiting
+        and is_tight(state, entry, runs)
+    ]
 
 
 def frame_of_resident(state: GroupState) -> float:
@@ -53,49 +59,34 @@ def foreseen(scene: Scene) -> list[Entry]:
     if found is None:
         found = scene.foreseen[steady] = [
             entry
-            for entry in (_rhythmic(scene) + _urgent(scene) if steady else _expected(scene))
+            for entry in _expected(scene, _highest(scene) if steady else -math.inf)
             if entry.context.rhythm.allowance >= entry.service.value + entry.transit.value
             and entry not in scene.passed
         ]
     return found
 
 
-def _rhythmic(scene: Scene) -> list[Entry]:
-    return [
-        entry for entry in scene.state.entries if entry.context.rhythm.period and not entry.context.waiting
-    ]
+def _highest(scene: Scene) -> float:
+    """Return above which class frames are thought of that come without a rhythm.
 
-
-def _urgent(scene: Scene) -> list[Entry]:
-    """Return who is of a higher class than all that wait, has no rhythm, and could not wait for a swap.
-
-    Nobody where there is one group alone: it would be held idle for him, and all others would lose by it.
+    None where there is one group alone: it would be held idle for them, and all others would lose by it.
     """
     if len(scene.state.peers) == 1:
-        return []
-    highest = max([asker.priority for asker in (*scene.here, *scene.away)])
-    higher = [entry for entry in scene.state.entries if entry.context.priority > highest]
-    return [entry for entry in _hurried(scene, higher) if not entry.context.rhythm.period] if higher else []
+        return math.inf
+    return max([asker.priority for asker in (*scene.here, *scene.away)])
 
 
-def _expected(scene: Scene) -> list[Entry]:
-    """Return who has a rhythm, or asked of late and could hardly wait for a swap."""
-    return _rhythmic(scene) + [
-        entry for entry in _hurried(scene, scene.state.entries) if not entry.context.rhythm.period
-    ]
+def _expected(scene: Scene, above: float) -> list[Entry]:
+    """Return who has a rhythm, and who is of a higher class, asked of late, and could not wait for a swap."""
+    state, now = scene.state, scene.now
+    steady = [entry for entry in state.entries if entry.context.rhythm.period and not entry.context.waiting]
+    if above == math.inf:
+        return steady
+    higher = [entry for entry in state.entries if entry.context.priority > above]
+    tight = tight_ones(state, higher, frame_of_resident(state)) if higher else higher
+    return steady + [entry for entry in tight if _asked_of_late(entry.context.rhythm, now)]
 
 
-def _hurried(scene: Scene, entries: list[Entry]) -> list[Entry]:
-    """Return whose frames do not wait, but did of late, and could not wait for a swap."""
-    state, now, found, runs = scene.state, scene.now, list[Entry](), frame_of_resident(scene.state)
-    for entry in entries:
-        context = entry.context
-        rhythm = context.rhythm
-        if (
-            not context.waiting
-            and now - rhythm.last <= SILENCE * rhythm.gap
-            and rhythm.allowance < _ROOMY
-            and is_tight(state, entry, runs)
-        ):
-            found.append(entry)
-    return found
+def _asked_of_late(rhythm: Rhythm, now: float) -> bool:
+    """Whether somebody asked of late, without a rhythm, for whom any swap may be too long."""
+    return not rhythm.period and rhythm.allowance < _ROOMY and now - rhythm.last <= SILENCE * rhythm.gap

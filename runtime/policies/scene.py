@@ -166,10 +166,9 @@ def asker_of(
     context = entry.context
     priority, deadline = context.glance()
     deadline -= entry.transit.value
-    swap, service = costs_of(state, entry, deadline, now, free)
+    swap, service = costs_of(state, entry, deadline, free, now, resident=resident)
     load = 0.0 if resident else swap
-    waiting = context.waiting
-    count = (min(FRAMES, waiting)) - taken
+    count = min(FRAMES, context.waiting) - taken
     work = count * service
     doubt = entry.service.spread if resident else entry.service.spread + entry.swap.spread
     return Asker(
@@ -191,12 +190,12 @@ def asker_of(
 
 
 def costs_of(
-    state: GroupState, entry: Entry, deadline: float, now: float, free: float
+    state: GroupState, entry: Entry, deadline: float, free: float, now: float, *, resident: bool
 ) -> tuple[float, float]:
     """Return seconds of a swap and of a frame: hopeful ones where by all that is known it would be late."""
-    swap, service = state.swap_cost(entry), state.service_cost(entry)
-    load = 0.0 if entry.program.key in state.residents else swap
-    if deadline >= free + load + service:
+    swap = entry.swap.value if entry.swap.samples else state.swap_cost(entry)
+    service = entry.service.value if entry.service.samples else state.service_cost(entry)
+    if deadline >= free + service + (0.0 if resident else swap):
         return swap, service
     return hoped_costs(state, entry, now) or (swap, service)
 

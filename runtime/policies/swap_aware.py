@@ -15,7 +15,7 @@ from repertory.models.errors import ConfigError
 
 from .begun import first_frame, is_fresh, just_begun
 from .demand import Demand
-from .foresight import foreseen, frame_of_resident, is_tight
+from .foresight import foreseen, frame_of_resident, is_tight, tight_ones
 from .granting import grant_of
 from .in_order import InOrder, in_order, spare_frames
 from .scene import FRAMES, Asker, Scene, class_worth, survey
@@ -310,17 +310,16 @@ def _bind(
 def _must_be_ahead(scene: Scene) -> bool:
     """Whether somebody will come who must be there before, and is nowhere."""
     state = scene.state
-    away = [entry for entry in foreseen(scene) if entry.program.key not in state.residents]
+    tight = tight_ones(state, state.entries, frame_of_resident(state))
+    away = [entry for entry in tight if entry.program.key not in state.residents]
     if not away:
         return False
-    runs = frame_of_resident(state)
-    tight = [entry for entry in away if is_tight(state, entry, runs)]
-    if not tight:
-        return False
-    holders = held_by_others(state)
+    holders, expected = held_by_others(state), foreseen(scene)
     return any(
-        entry.context not in holders and entry.context.rhythm.foresee(scene.now)[0] < math.inf
-        for entry in tight
+        entry.context not in holders
+        and entry in expected
+        and entry.context.rhythm.foresee(scene.now)[0] < math.inf
+        for entry in away
     )
 
 
