@@ -127,7 +127,7 @@ class ModelContext(Receiver[ContextOrder]):
         self.state.arrivals = self._backlog.arrivals
         self.places = Places(name, self._backlog, intake, loop, limits)
         self._use(limits)
-        self._servers = Servers(self.state, self._backlog)
+        self._servers = Servers(self.state, self._backlog, wheel, loop)
         self._verdicts = Verdicts(name, self._backlog, Admission(self._servers.homes))
         self._idle: list[Slot] = []
         self._ended = False

@@ -19,12 +19,11 @@ class Load:
         since: up to when they are told.
     """
 
-    __slots__ = ("_busy", "_told", "_told_at", "_worth", "since")
+    __slots__ = ("_busy", "_worth", "since")
 
     def __init__(self) -> None:
         self._busy = 0.0
         self._worth = 0.0
-        self._told = self._told_at = 0.0  # the share, at the moment for which somebody asked last
         self.since = 0.0
 
     def add(self, now: float, busy: float, worth: float) -> None:
@@ -33,13 +32,10 @@ class Load:
         self._busy = self._busy * fade + busy
         self._worth = self._worth * fade + worth
         self.since = now
-        self._told_at = -math.inf
 
     def share(self, now: float) -> float:
         """Return the share of its time that it was busy, 0 to 1."""
-        if now != self._told_at:  # several groups decide at one moment, and look at each other
-            self._told, self._told_at = min(1.0, self._busy * self._fade(now) / MEMORY), now
-        return self._told
+        return min(1.0, self._busy * self._fade(now) / MEMORY)
 
     def rate(self, now: float) -> float:
         """Return what it completed was worth, a second."""

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Protocol, final
+from typing import Final, Protocol, final
 
 from repertory.transports.frame import Frame
+from repertory.transports.loop import Loop
+from repertory.transports.wheel import Alarm, Wheel
 
 from .backlog import Backlog
 from .policy import ContextState, Entry, GroupState
 from .telling import free_for, serves_soon
 
-__all__ = ["Server", "Servers"]
+__all__ = ["SECOND_LOOK", "Server", "Servers"]
+
+SECOND_LOOK: Final = 0.05
+"""Seconds after which all groups are told of what one of them was to serve soon, and did not."""
 
 
 class Server(Protocol):
@@ -44,13 +49,18 @@ class Servers:
     Args:
         state: the model.
         backlog: what waits.
+        wheel: for a second look.
+        loop: for the clock.
     """
 
-    __slots__ = ("_all", "_backlog", "_state")
+    __slots__ = ("_alarm", "_all", "_backlog", "_loop", "_state", "_wheel")
 
-    def __init__(self, state: ContextState, backlog: Backlog) -> None:
+    def __init__(self, state: ContextState, backlog: Backlog, wheel: Wheel, loop: Loop) -> None:
         self._state = state
         self._backlog = backlog
+        self._wheel = wheel
+        self._loop = loop
+        self._alarm = Alarm(self._look_again)
         self._all: list[Server] = []
 
     def add(self, server: Server) -> None:
@@ -95,7 +105,20 @@ class Servers:
                 if state.waiting:
                     for other in servers[1:]:
                         other.defer(math.inf, now)
+                    if self._alarm.bucket is None:
+                        self._wheel.add(self._alarm, now + SECOND_LOOK)
                 return
+
+    def _look_again(self) -> None:
+        """Ask those who were spared after all, where what they were spared for still waits."""
+        state = self._state
+        if not state.waiting:
+            return
+        moment = state.ready_since + SECOND_LOOK
+        if moment <= self._loop.now():
+            self.poke()
+        else:
+            self._wheel.add(self._alarm, moment)
 
     def poke(self) -> None:
         """Something changed that groups do not see: they ask their policy again."""

@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from typing import final
 
+import anyio
 import pytest
 
 from repertory.actors.backlog import Backlog
 from repertory.actors.policy import KEPT, Commitment, ContextState, Entry, GroupState, Step
-from repertory.actors.servers import Servers
+from repertory.actors.servers import SECOND_LOOK, Servers
 from repertory.actors.telling import SPARED, free_for, serves_soon
 from repertory.models.program import Program
 from repertory.transports.frame import Frame
+from repertory.transports.loop import current_loop
+from repertory.transports.wheel import Wheel
 
 from .books import frame_of
 
@@ -146,12 +149,14 @@ class _Asked:
 
     Attributes:
         takes: whether it takes all that waits.
+        pokes: how often it was to look again.
     """
 
     def __init__(self, state: GroupState, *, takes: bool = False) -> None:
         self.state = state
         self.takes = takes
         self.told: list[float | None] = []
+        self.pokes = 0
 
     def ready(self, now: float, /) -> None:
         self.told.append(None)
@@ -163,7 +168,7 @@ class _Asked:
         self.told.append(until)
 
     def poke(self) -> None:
-        raise AssertionError("nothing else changed")
+        self.pokes += 1
 
     def abandon(self, frame: Frame, /) -> None:
         raise AssertionError(f"{frame!r} was never started")
@@ -173,7 +178,8 @@ def _tell(model: ContextState, *asked: _Asked, now: float = NOW, times: int = 1)
     """Let a frame wait so many times, and return how the groups were told of it."""
     model.waiting, model.hungry_since = 0, now
     backlog = Backlog()
-    servers = Servers(model, backlog)
+    loop = current_loop()
+    servers = Servers(model, backlog, Wheel(loop), loop)
     for server in asked:
         servers.add(server)
     backlog.push(frame_of(deadline=now + 1))
@@ -183,22 +189,61 @@ def _tell(model: ContextState, *asked: _Asked, now: float = NOW, times: int = 1)
     return [server.told for server in asked]
 
 
-def test_whoever_takes_what_waits_is_told_first_the_next_time() -> None:
+@pytest.mark.virtual
+async def test_whoever_takes_what_waits_is_told_first_the_next_time() -> None:
     model = _context("m")
     groups = [_Asked(_group(model), takes=takes) for takes in (False, False, True)]
     assert _tell(model, *groups, times=3) == [[None], [None], [None] * 3]
 
 
-def test_whoever_will_take_it_soon_is_told_first_and_the_others_are_spared() -> None:
+@pytest.mark.virtual
+async def test_whoever_will_take_it_soon_is_told_first_and_the_others_are_spared() -> None:
     model = _context("m")
     groups = [_Asked(_group(model, resident=resident, flying=1)) for resident in ("", "m", "")]
     assert _tell(model, *groups, times=2) == [[None, math.inf, math.inf], [None] * 2, [math.inf] * 2]
 
 
 @pytest.mark.parametrize("now", [-NOW, 0.0, NOW])
-def test_no_moment_is_taken_for_none(now: float) -> None:
+@pytest.mark.virtual
+async def test_no_moment_is_taken_for_none(now: float) -> None:
     """A clock may begin anywhere, and a group may be free at its zero."""
     model, other = _context("m"), _context("o")
     group = _group(model, other, resident="o", flying=1)
     group.committed = Commitment(other, "o", 0, now, now, now, 0.0, FRAME)
     assert _tell(model, _Asked(group), now=now) == [[now]]
+
+
+@pytest.mark.virtual
+@pytest.mark.parametrize("served", [False, True])
+async def test_those_who_were_spared_look_again_where_what_they_were_spared_for_still_waits(
+    *, served: bool
+) -> None:
+    now = anyio.current_time()
+    model = _context("m")
+    model.ready_since = now
+    groups = [_Asked(_group(model, resident=resident, flying=1)) for resident in ("m", "")]
+    for each in groups:
+        each.state.progress = now
+    backlog, loop = Backlog(), current_loop()
+    wheel = Wheel(loop)
+    servers = Servers(model, backlog, wheel, loop)
+    model.waiting = 0
+    for each in groups:
+        servers.add(each)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wheel.run)
+        backlog.push(frame_of(deadline=now + 1))
+        model.waiting = 1
+        servers.ready(now)
+        assert [each.told for each in groups] == [[None], [math.inf]]
+        await anyio.sleep(SECOND_LOOK - 0.01)
+        assert not any(each.pokes for each in groups)
+        if served:
+            model.waiting = 0
+        await anyio.sleep(0.02)
+        assert [each.pokes for each in groups] == ([0, 0] if served else [1, 1])
+        model.waiting, model.ready_since = 1, anyio.current_time()
+        servers.ready(model.ready_since)
+        await anyio.sleep(SECOND_LOOK + 0.01)
+        assert groups[1].pokes == (1 if served else 2)
+        tasks.cancel_scope.cancel()
