@@ -53,18 +53,24 @@ class Demand(msgspec.Struct, eq=False):
         Return how such a stretch may end: before each pause, at `cut`, and when all is served; each as the
         next frame, the time, and the number served.
         """
-        served, waiting = 0, self.waiting
+        served, waiting, service = 0, self.waiting, self.service
         if at < waiting:
-            at, time, served = self._serve_waiting(at, time, cut)
-            if at < waiting:
-                return [(at, time, served)] if served else []
+            end = time + (waiting - at) * service
+            if time <= self.musts[at] and end <= cut:  # all of them are in time
+                at, time, served = waiting, end, waiting - at
+            else:
+                at, time, served = self._serve_waiting(at, time, cut)
+                if at < waiting:
+                    return [(at, time, served)] if served else []
         ends: list[tuple[int, float, int]] = []
-        service, starts, arrivals = self.service, self.starts, self.arrivals
+        starts, arrivals = self.starts, self.arrivals
         for index in range(at, len(starts)):
             arrival = arrivals[index - waiting]
-            if arrival > time and served:
-                ends.append((index, time, served))
-            begin = max(time, arrival)
+            begin = time
+            if arrival > time:
+                begin = arrival
+                if served:
+                    ends.append((index, time, served))
             if begin > starts[index]:
                 continue
             if begin + service > cut:
@@ -78,11 +84,8 @@ class Demand(msgspec.Struct, eq=False):
         return ends
 
     def _serve_waiting(self, at: int, time: float, cut: float) -> tuple[int, float, int]:
-        """Serve what waits, until `cut`; return the next frame, the time, and the number served."""
-        service, starts, waiting = self.service, self.starts, self.waiting
-        if time <= self.musts[at] and time + (waiting - at) * service <= cut:
-            return waiting, time + (waiting - at) * service, waiting - at
-        served = 0
+        """Serve what waits and is in time, until `cut`; return the next frame, the time, and the number served."""
+        service, starts, waiting, served = self.service, self.starts, self.waiting, 0
         for index in range(at, waiting):
             if time <= starts[index]:
                 if time + service > cut:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from typing import Final, TypeAlias, final
 
@@ -51,6 +51,8 @@ class Ahead(msgspec.Struct, eq=False):
         return steps[::-1]
 
 
+_Serve: TypeAlias = Callable[[int, float, float], list[tuple[int, float, int]]]
+
 _Stretch: TypeAlias = tuple[float, Ahead, int, float, int, int]
 """What may follow a sequence: worth of both, the sequence, whose stretch, its end, frames, the next frame.
 
@@ -58,6 +60,9 @@ Most of them are never carried on, so that it costs as little as can be.
 """
 
 _WORTH: Final = itemgetter(0)
+
+_Asked: TypeAlias = tuple[int, float, float, list[float], float, float, _Serve]
+"""What is looked at again and again of a demand: its number, load, latest, musts, value, service, `serve`."""
 
 
 def look_ahead(
@@ -84,11 +89,15 @@ def look_ahead(
         price: of a second of the device's time.
         width: see above.
     """
+    asked = [
+        (number, each.load, each.latest, each.musts, each.value, each.service, each.serve)
+        for number, each in enumerate(demands)
+    ]
     root = Ahead(-1, now, now, 0, 0.0, None, residents, (0,) * len(demands))
     per = _SLICES / (until - now)
     slices: list[list[_Stretch]] = [[] for _ in range(_SLICES)]
     ended: list[_Stretch] = []
-    _sort_in(_carried_on(root, demands, capacity, until, price), slices, ended, now, per)
+    _sort_in(_carried_on(root, asked, capacity, until, price), slices, ended, now, per)
     for number in range(_SLICES):
         for _ in range(_ROUNDS if number else _ROUNDS - 1):
             pending, slices[number] = slices[number], []
@@ -96,7 +105,7 @@ def look_ahead(
                 pending.sort(key=_WORTH, reverse=True)
                 del pending[width:]
             for stretch in pending:
-                following = _carried_on(_joined(stretch, capacity), demands, capacity, until, price)
+                following = _carried_on(_joined(stretch, capacity), asked, capacity, until, price)
                 if following:
                     _sort_in(following, slices, ended, now, per)
                 else:
@@ -125,33 +134,35 @@ def _joined(stretch: _Stretch, capacity: int) -> Ahead:
 
 
 def _carried_on(
-    before: Ahead, demands: Sequence[Demand], capacity: int, until: float, price: float
+    before: Ahead, asked: list[_Asked], capacity: int, until: float, price: float
 ) -> list[_Stretch]:
     """Return what may follow: of each model as much as can be, or less, so that another is still in time."""
-    time, worth, last, residents = before.end, before.worth, before.number, before.residents
+    time, worth, last, residents, at = before.end, before.worth, before.number, before.residents, before.at
     leaving = residents[0] if len(residents) >= capacity else -1
     moments: list[tuple[float, float, int]] = []
-    askers: list[tuple[int, Demand, int, float]] = []
-    for number, (demand, index) in enumerate(zip(demands, before.at, strict=True)):
-        load = 0.0 if number in residents else demand.load
-        if time + load > demand.latest or index >= len(demand.musts):
+    askers: list[tuple[_Asked, int, float]] = []
+    for each in asked:
+        number, load, latest, musts, value, _, _ = each
+        index = at[number]
+        begin = time if (stays := number in residents) else time + load
+        if begin > latest or index >= len(musts):
             continue
-        moment = demand.musts[index] - (demand.load if number == leaving else load)
+        moment = musts[index] if stays and number != leaving else musts[index] - load
         if moment > time:
-            moments.append((moment, demand.value, number))
+            moments.append((moment, value, number))
         if number != last:
-            askers.append((number, demand, index, time + load))
+            askers.append((each, index, begin))
     moments.sort()
     first = moments[0][0] if moments else math.inf
     found: list[_Stretch] = []
-    for number, demand, index, begin in askers:
-        value, soonest = demand.value, begin + demand.service
-        ends = demand.serve(index, begin, max(until, soonest))
+    for (number, _, _, _, value, service, serve), index, begin in askers:
+        soonest = begin + service
+        ends = serve(index, begin, until if until > soonest else soonest)
         if not ends:
             continue
         if first < ends[-1][1]:
             for moment in _breaks(moments, number, soonest, ends[-1][1], 2 * value):
-                ends += [end for end in demand.serve(index, begin, moment) if end not in ends]
+                ends += [end for end in serve(index, begin, moment) if end not in ends]
         for upto, end, frames in ends:
             found.append((worth + frames * value - (end - time) * price, before, number, end, frames, upto))
     return found
