@@ -376,7 +376,7 @@ class Bind(msgspec.Struct, frozen=True):
     entry: Entry
     evict: tuple[Program, ...]
     reason: str
-    figures: tuple[float, ...] = ()
+    figures: tuple[object, ...] = ()
     plan: tuple[Step, ...] = ()
 
 

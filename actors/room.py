@@ -10,7 +10,7 @@ from repertory.models.program import Program
 
 from .policy import GroupState, used
 
-__all__ = ["Company", "least_valuable", "making_room", "room_told"]
+__all__ = ["Company", "RoomTold", "least_valuable", "making_room"]
 
 _MB: Final = 2**20
 
@@ -95,18 +95,41 @@ def making_room(
     return tuple(reversed(evict))
 
 
-def room_told(state: GroupState, evict: Collection[Program], now: float) -> str:
-    """Put room into words: what is evicted, how large and how long idle it is, and what is free before."""
-    parts: list[str] = []
-    if evict:
-        parts.append("evicts " + ", ".join([_victim_told(state, victim, now) for victim in evict]))
-    if state.memory is not None:
-        free = state.memory - used(state.residents.values())
-        parts.append(f"{free / _MB:.1f} of {state.memory / _MB:.1f} MB are free")
-    return ": ".join(parts)
+@final
+class RoomTold:
+    """Room in words, put together where somebody reads it: who goes, how large and idle, and what was free.
+
+    It holds no programs: they may be gone by then.
+
+    Args:
+        state: the group's.
+        evict: what goes.
+        now: the present.
+    """
+
+    __slots__ = ("_free", "_memory", "_now", "_victims")
+
+    def __init__(self, state: GroupState, evict: Collection[Program], now: float) -> None:
+        self._now = now
+        self._victims = [(each.name, each.footprint, _last_served(state, each)) for each in evict]
+        self._memory = state.memory
+        self._free = 0 if state.memory is None else state.memory - used(state.residents.values())
+
+    def __bool__(self) -> bool:
+        return bool(self._victims) or self._memory is not None
+
+    def __str__(self) -> str:
+        parts: list[str] = []
+        if self._victims:
+            parts.append("evicts " + ", ".join([self._victim_told(*victim) for victim in self._victims]))
+        if self._memory is not None:
+            parts.append(f"{self._free / _MB:.1f} of {self._memory / _MB:.1f} MB are free")
+        return ": ".join(parts)
+
+    def _victim_told(self, name: str, footprint: int, served: float) -> str:
+        idle = f"idle {self._now - served:.1f} s" if served > -math.inf else "never served"
+        return f"{name} ({footprint / _MB:.1f} MB, {idle})"
 
 
-def _victim_told(state: GroupState, program: Program, now: float) -> str:
-    served = max([entry.served for entry in state.by_program.get(program.key, ())], default=-math.inf)
-    idle = f"idle {now - served:.1f} s" if served > -math.inf else "never served"
-    return f"{program.name} ({program.footprint / _MB:.1f} MB, {idle})"
+def _last_served(state: GroupState, program: Program) -> float:
+    return max([entry.served for entry in state.by_program.get(program.key, ())], default=-math.inf)

@@ -30,7 +30,7 @@ EVENTS = 1024
 _log = logging.getLogger("repertory.runtime")
 
 
-_Told: TypeAlias = tuple[float, tuple[str, str, str, int, str, tuple[float, ...]]]
+_Told: TypeAlias = tuple[float, tuple[str, str, str, int, str, tuple[object, ...]]]
 
 
 @final
@@ -167,7 +167,7 @@ class Telemetry(GroupObserver):
             self.spans.setdefault(group, deque(maxlen=self._keep)).append(span)
 
 
-def _told(group: str, decision: Decision) -> tuple[str, str, str, int, str, tuple[float, ...]]:
+def _told(group: str, decision: Decision) -> tuple[str, str, str, int, str, tuple[object, ...]]:
     """Put a decision into words at once: it holds programs, and they whole files, which may be unloaded."""
     if isinstance(decision, Grant):
         name = decision.entry.context.name

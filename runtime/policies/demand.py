@@ -62,6 +62,11 @@ class Demand(msgspec.Struct, eq=False):
                 at, time, served = self._serve_waiting(at, time, cut)
                 if at < waiting:
                     return [(at, time, served)] if served else []
+        return self._serve_foreseen(at, time, cut, served)
+
+    def _serve_foreseen(self, at: int, time: float, cut: float, served: int) -> list[tuple[int, float, int]]:
+        """Go on with what is foreseen, after so many that were served."""
+        service, waiting = self.service, self.waiting
         ends: list[tuple[int, float, int]] = []
         starts, arrivals = self.starts, self.arrivals
         for index in range(at, len(starts)):
@@ -84,7 +89,7 @@ class Demand(msgspec.Struct, eq=False):
         return ends
 
     def _serve_waiting(self, at: int, time: float, cut: float) -> tuple[int, float, int]:
-        """Serve what waits and is in time, until `cut`; return the next frame, the time, and the number served."""
+        """Serve what waits and is in time, until `cut`; return the next frame, the time, and the number."""
         service, starts, waiting, served = self.service, self.starts, self.waiting, 0
         for index in range(at, waiting):
             if time <= starts[index]:

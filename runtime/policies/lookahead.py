@@ -89,7 +89,7 @@ def look_ahead(
         price: of a second of the device's time.
         width: see above.
     """
-    asked = [
+    asked: list[_Asked] = [
         (number, each.load, each.latest, each.musts, each.value, each.service, each.serve)
         for number, each in enumerate(demands)
     ]
@@ -157,7 +157,7 @@ def _carried_on(
     found: list[_Stretch] = []
     for (number, _, _, _, value, service, serve), index, begin in askers:
         soonest = begin + service
-        ends = serve(index, begin, until if until > soonest else soonest)
+        ends = serve(index, begin, max(soonest, until))
         if not ends:
             continue
         if first < ends[-1][1]:

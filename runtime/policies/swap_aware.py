@@ -9,7 +9,7 @@ from typing import Final, final
 import msgspec
 
 from repertory.actors.policy import KEPT, Bind, Decision, Entry, Grant, GroupState, Policy, Step, Wait
-from repertory.actors.room import making_room, room_told
+from repertory.actors.room import RoomTold, making_room
 from repertory.actors.telling import SPARED
 from repertory.models.errors import ConfigError
 
@@ -278,7 +278,7 @@ def _bind(
     entry: Entry,
     plan: tuple[Step, ...],
     reason: str,
-    *figures: float,
+    *figures: object,
     keep: Collection[str] = (),
 ) -> Decision | None:
     """Bind; None where that cannot be now, and the scene goes on without him.
@@ -296,8 +296,9 @@ def _bind(
     if evict is None:
         scene.pass_over(entry, f"{entry.context.name} finds no room at the moment")
         return None
-    if room := room_told(state, evict, scene.now):
-        reason += "; " + (room.replace("{", "{{").replace("}", "}}") if figures else room)
+    if room := RoomTold(state, evict, scene.now):
+        reason += "; {}"
+        figures = (*figures, room)
     return Bind(
         entry,
         evict,
