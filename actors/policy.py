@@ -127,6 +127,13 @@ class ContextState:
     max_in_flight: int = sys.maxsize
     watchers: dict[Callable[[float], None], None] = field(default_factory=dict[Callable[[float], None], None])
 
+    def deadlines(self, most: int) -> list[float]:
+        """Return deadlines of what waits, in the order of taking: about so many of each priority."""
+        if self.waiting == 1:
+            return [self.glance()[1]]
+        lanes = self.outline(most)
+        return lanes[0][1] if len(lanes) == 1 else [deadline for _, lane in lanes for deadline in lane]
+
 
 @final
 class Commitment(msgspec.Struct, frozen=True):

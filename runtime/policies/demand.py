@@ -130,10 +130,8 @@ def demand_of(
     earliest = free if resident else free + load
     starts: list[float] = []
     if context.waiting > taken:
-        for _, deadlines in context.outline(FRAMES):
-            starts += deadlines
-        shift = _EPSILON - service - transit
-        starts = [deadline + shift for deadline in starts[taken:FRAMES]]
+        deadlines, shift = context.deadlines(FRAMES), _EPSILON - service - transit
+        starts = [deadline + shift for deadline in deadlines[taken:FRAMES]]
         if starts and starts[0] < earliest:
             starts = [start for start in starts if start >= earliest]
     waiting = len(starts)

@@ -111,11 +111,7 @@ def served_by(
         idle: whether it has nothing to do.
     """
     context, own = entry.context, state.service_cost(entry)
-    if context.waiting == 1:
-        deadlines = [context.glance()[1]]
-    else:
-        deadlines = [deadline for _, lane in context.outline(_MOST) for deadline in lane]
-    taken = 0
+    deadlines, taken = context.deadlines(_MOST), 0
     for peer, there in holders:
         service = peer.service_cost(there)
         if there.in_flight and not there.service.samples:
@@ -129,8 +125,8 @@ def served_by(
         begin = now + peer.busy_for(now)
         latest = math.inf
         if idle:
-            longest = begin + context.waiting * service - free
-            latest = free + patience_for(state, entry, peer, longest, now)
+            end = begin + context.waiting * service
+            latest = free + patience_for(state, entry, peer, end - free, now)
         elif math.inf in deadlines:
             latest = free + state.swap_cost(entry) + own
         for deadline in deadlines[taken:] if taken else deadlines:
