@@ -9,7 +9,7 @@ import msgspec
 
 from repertory.actors.policy import Entry, GroupState
 
-from .scene import FRAMES, costs_of
+from .scene import FRAMES
 
 __all__ = ["FORESEEN", "Demand", "demand_of"]
 
@@ -106,6 +106,8 @@ def demand_of(
     now: float,
     free: float,
     *,
+    load: float,
+    service: float,
     priority: int,
     value: float,
     taken: int,
@@ -118,6 +120,8 @@ def demand_of(
         entry: of the model on it.
         now: the present.
         free: when the device is free.
+        load: seconds to make it resident, where it is not.
+        service: seconds of a frame.
         priority: its class.
         value: of a frame.
         taken: frames that others will serve, the first ones.
@@ -125,9 +129,7 @@ def demand_of(
     """
     context = entry.context
     transit = entry.transit.value
-    resident = entry.program.key in group.residents
-    load, service = costs_of(group, entry, context.glance()[1] - transit, free, now, resident=resident)
-    earliest = free if resident else free + load
+    earliest = free if entry.program.key in group.residents else free + load
     starts: list[float] = []
     if context.waiting > taken:
         deadlines, shift = context.deadlines(FRAMES), _EPSILON - service - transit

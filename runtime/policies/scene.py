@@ -23,7 +23,6 @@ __all__ = [
     "Scene",
     "asker_of",
     "class_worth",
-    "costs_of",
     "survey",
     "worth_of",
 ]
@@ -162,15 +161,25 @@ def asker_of(
     taken: int = 0,
     held: bool = False,
 ) -> Asker:
-    """Look at a model whose frames wait, at a group that is free at a moment."""
-    context = entry.context
+    """Look at a model whose frames wait, at a group that is free at a moment.
+
+    Its costs are hopeful ones where by all that is known it would be late.
+    """
+    context, service_time, swap_time = entry.context, entry.service, entry.swap
     priority, deadline = context.glance()
     deadline -= entry.transit.value
-    swap, service = costs_of(state, entry, deadline, free, now, resident=resident)
-    load = 0.0 if resident else swap
-    count = min(FRAMES, context.waiting) - taken
+    service = service_time.value if service_time.samples else state.service_cost(entry)
+    swap = swap_time.value if swap_time.samples else state.swap_cost(entry)
+    doubt = service_time.spread
+    if resident:
+        load = 0.0
+    else:
+        load, doubt = swap, doubt + swap_time.spread
+    if deadline < free + load + service and (hope := hoped_costs(state, entry, now)) is not None:
+        swap, service = hope
+        load = 0.0 if resident else swap
+    count = min(context.waiting, FRAMES) - taken
     work = count * service
-    doubt = entry.service.spread if resident else entry.service.spread + entry.swap.spread
     return Asker(
         entry,
         context,
@@ -187,17 +196,6 @@ def asker_of(
         load + work,
         deadline - load - work - MARGIN * doubt,
     )
-
-
-def costs_of(
-    state: GroupState, entry: Entry, deadline: float, free: float, now: float, *, resident: bool
-) -> tuple[float, float]:
-    """Return seconds of a swap and of a frame: hopeful ones where by all that is known it would be late."""
-    swap = entry.swap.value if entry.swap.samples else state.swap_cost(entry)
-    service = entry.service.value if entry.service.samples else state.service_cost(entry)
-    if deadline >= free + service + (0.0 if resident else swap):
-        return swap, service
-    return hoped_costs(state, entry, now) or (swap, service)
 
 
 def survey(state: GroupState, now: float) -> Scene:

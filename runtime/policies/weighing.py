@@ -85,13 +85,15 @@ def _demands(scene: Scene, candidates: int, fairness: float) -> list[Demand]:
     """Return what each model asks for; of too many models, those that promise most at once."""
     claimed = _claims(scene)
     demands: list[Demand] = []
-    for entry, priority, taken in _all_of(scene):
+    for entry, load, service, priority, taken in _all_of(scene):
         context = entry.context
         demand = demand_of(
             scene.state,
             entry,
             scene.now,
             scene.free,
+            load=load,
+            service=service,
             priority=priority,
             value=worth_of(context, priority) * (1.0 + fairness * (1.0 - context.kept)),
             taken=max(taken, claimed.get(context, 0)),
@@ -125,12 +127,13 @@ def _horizon(demands: Sequence[Demand]) -> float:
     return min(FARTHEST, longest)
 
 
-def _all_of(scene: Scene) -> Iterator[tuple[Entry, int, int]]:
-    """Tell everybody who waits or comes: priority, and how many frames others serve."""
+def _all_of(scene: Scene) -> Iterator[tuple[Entry, float, float, int, int]]:
+    """Tell everybody who waits or comes: seconds of a swap, of a frame, priority, frames others serve."""
     for asker in (*scene.here, *scene.away):
-        yield asker.entry, asker.priority, asker.taken
+        yield asker.entry, asker.swap, asker.service, asker.priority, asker.taken
+    state = scene.state
     for entry in foreseen(scene):
-        yield entry, entry.context.priority, 0
+        yield entry, state.swap_cost(entry), state.service_cost(entry), entry.context.priority, 0
 
 
 def _claims(scene: Scene) -> dict[ContextState, int]:
