@@ -1,9 +1,11 @@
 """What a decision costs, beside the smallest actor there can be, and how fast a load is simulated.
 
 T4 of the plan's traces (32 models on 4 devices) is played by the actual runtime under virtual time, with
-the default policy; the time inside `Policy.decide` is summed up and divided by the requests. Before and
-after each play the yardstick is measured: `Minimal` of minimal.py, with one caller. What one call of it
-costs on this machine at that moment is the unit of the ratio. All times are CPU time of the one thread.
+the default policy; the time inside `Policy.decide` is summed up and divided by the requests. All along,
+after every hundredth decision, the yardstick is measured on a loop of its own: `Minimal` of minimal.py, a
+hundred calls of one caller. What one call of it costs on this machine, on the mean of the play, is the unit
+of the ratio: a shared machine is quicker at one moment than at the next by half. All times are CPU time of
+the thread that works.
 """
 
 from __future__ import annotations
@@ -13,10 +15,10 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import ExitStack, contextmanager
+from typing import Any, Self
 
-import anyio
+from anyio.from_thread import start_blocking_portal
 from minimal import Minimal
 
 from repertory.actors.policy import Decision, GroupState, Policy
@@ -25,21 +27,49 @@ from repertory.runtime.plan.runner import plan_trace
 from repertory.runtime.policies.lookahead import look_ahead
 from repertory.runtime.policies.swap_aware import SwapAware
 
-CALLS = 20000
+CALLS = 100
+"""Calls of the yardstick in a row, and decisions between two such rows."""
 
 
-async def round_trip(calls: int = CALLS) -> float:
-    """Return seconds that one call of the yardstick takes, at one caller."""
-    minimal, spent = Minimal(), 0.0
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(minimal.serve)
-        await minimal.ask(None)
+class Yardstick:
+    """The smallest actor, on a loop in a thread of its own.
+
+    Attributes:
+        seconds: that its calls took.
+        calls: how many there were.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.calls = 0
+        self._minimal = Minimal()
+        self._exits = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._portal = self._exits.enter_context(start_blocking_portal())
+        self._server = self._portal.start_task_soon(self._minimal.serve)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.cancel()
+        self._exits.close()
+
+    @property
+    def unit(self) -> float:
+        """Seconds of a call."""
+        return self.seconds / self.calls
+
+    def measure(self) -> None:
+        """Measure some calls; the calling thread waits meanwhile."""
+        self._portal.call(self._measure)
+
+    async def _measure(self) -> None:
+        await self._minimal.ask(None)
         began = time.thread_time()
-        for number in range(calls):
-            await minimal.ask(number)
-        spent = time.thread_time() - began
-        tasks.cancel_scope.cancel()
-    return spent / calls
+        for number in range(CALLS):
+            await self._minimal.ask(number)
+        self.seconds += time.thread_time() - began
+        self.calls += CALLS
 
 
 class Counted:
@@ -59,13 +89,16 @@ class Counted:
 
 
 class Watched(Policy):
-    """The default policy under watch."""
+    """The default policy under watch, and the yardstick from time to time."""
 
-    def __init__(self) -> None:
+    def __init__(self, yardstick: Yardstick) -> None:
         self.watched = Counted(SwapAware().decide)
+        self._yardstick = yardstick
 
     def decide(self, state: GroupState, now: float) -> Decision:
         decision: Decision = self.watched(state, now)
+        if not self.watched.calls % CALLS:
+            self._yardstick.measure()
         return decision
 
 
@@ -86,14 +119,13 @@ def watched_searches() -> Generator[Counted]:
 
 def play(seed: int, seconds: float) -> tuple[float, float, float]:
     """Play one seed, print a line, and return its ratio, cost and speed."""
-    before = anyio.run(round_trip)
-    policy = Watched()
     trace = generate("T4", seed, seconds)
-    began = time.perf_counter()
-    with watched_searches() as searches:
+    with watched_searches() as searches, Yardstick() as yardstick:
+        policy = Watched(yardstick)
+        began = time.perf_counter()
         requests = len(plan_trace(trace, policy).requests)
-    speed = requests / (time.perf_counter() - began)
-    unit = (before + anyio.run(round_trip)) / 2
+        speed = requests / (time.perf_counter() - began)
+    unit = yardstick.unit
     decided = policy.watched
     cost = decided.seconds / requests
     print(
