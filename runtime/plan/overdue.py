@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias, final
 from .costs import least_costs
 from .runner import Played
 from .trace import Trace
-from .waits import begins
+from .waits import begins, begins_in_vain
 
 __all__ = ["feasible_turns", "overdue"]
 
@@ -43,12 +43,16 @@ def overdue(played: Played) -> dict[str, float]:
     A turn is asked for by the first request since a frame of the model was last begun, or by that begin
     where others waited then. It is due `max_wait` later. Where nobody waits at that moment, or who waits
     has come too late to be reached by then, it is due when the next one who waits can be reached: after
-    what runs, a swap and a frame. It is overdue as long as somebody waits after that in vain.
+    what runs, a swap and a frame. It is overdue as long as somebody waits after that in vain. A frame that
+    was begun is a turn, though it ended too late for its caller.
     """
     stays: list[list[_Stay]] = [[] for _ in played.trace.models]
-    for request, begin in zip(played.requests, begins(played), strict=True):
+    begun_at = begins(played)
+    for request, begin in zip(played.requests, begun_at, strict=True):
         begun = begin < math.inf
         stays[request.model].append(_Stay(request.arrival, begin if begun else request.end, begun))
+    for number, starts in begins_in_vain(played, begun_at).items():
+        _begun_in_vain(stays[number], starts)
     reach = 2 * _stretch(played.trace)
     return {
         model.name: _latest(own, model.max_wait, reach)
@@ -60,6 +64,21 @@ def _stretch(trace: Trace) -> float:
     """Return how long a swap and a frame take at most; `math.inf` where it is not known."""
     costs = least_costs(trace)
     return math.inf if costs is None else max(costs.swap) + max(costs.service)
+
+
+def _begun_in_vain(stays: list[_Stay], starts: Sequence[float]) -> None:
+    """Note begins of frames whose callers left before their end: of who was to leave first, each time."""
+    for start in sorted(starts):
+        waiting = [
+            (stay.left, number)
+            for number, stay in enumerate(stays)
+            if stay.came <= start < stay.left and not stay.begun
+        ]
+        if waiting:
+            _, number = min(waiting)
+            stays[number] = _Stay(stays[number].came, start, begun=True)
+        else:
+            stays.append(_Stay(start, start, begun=True))
 
 
 def _latest(stays: Sequence[_Stay], max_wait: float, reach: float) -> float:

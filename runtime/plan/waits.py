@@ -10,7 +10,7 @@ from typing import final
 
 from .played import Fate, Played, Request
 
-__all__ = ["begins", "longest_waits"]
+__all__ = ["begins", "begins_in_vain", "longest_waits"]
 
 
 def begins(played: Played) -> list[float]:
@@ -22,6 +22,19 @@ def begins(played: Played) -> list[float]:
         else _reckoned(played, request)
         for request in played.requests
     ]
+
+
+def begins_in_vain(played: Played, begun: Iterable[float]) -> dict[int, list[float]]:
+    """Return when frames were begun that nobody waited for to the end, by model; `begun` is from `begins`."""
+    known = _spans(played)
+    for request, begin in zip(played.requests, begun, strict=True):
+        starts = known.get((request.model, request.end))
+        if starts and begin in starts:
+            starts.remove(begin)
+    vain: dict[int, list[float]] = defaultdict(list)
+    for (model, _), starts in known.items():
+        vain[model] += starts
+    return vain
 
 
 def _spans(played: Played) -> dict[tuple[int, float], list[float]]:
@@ -65,22 +78,12 @@ def longest_waits(played: Played) -> dict[str, float]:
         own = changes[request.model]
         own.append((request.arrival, _Change.ASKED))
         own.append((begin, _Change.BEGUN) if begin < math.inf else (request.end, _Change.GONE))
-    for (model, _), starts in _unclaimed(played, begun).items():
+    for model, starts in begins_in_vain(played, begun).items():
         changes[model] += [(start, _Change.TURN) for start in starts]
     return {
         model.name: _longest(sorted(own), model.max_wait)
         for model, own in zip(played.trace.models, changes, strict=True)
     }
-
-
-def _unclaimed(played: Played, begun: Iterable[float]) -> dict[tuple[int, float], list[float]]:
-    """Return begins of frames that nobody waited for to the end."""
-    known = _spans(played)
-    for request, begin in zip(played.requests, begun, strict=True):
-        starts = known.get((request.model, request.end))
-        if starts and begin in starts:
-            starts.remove(begin)
-    return known
 
 
 def _longest(changes: Iterable[tuple[float, _Change]], patience: float) -> float:

@@ -20,7 +20,7 @@ from .granting import grant_of
 from .in_order import InOrder, in_order, spare_frames
 from .scene import FRAMES, Asker, Scene, class_worth, survey
 from .standing import best_placed, held_by_others
-from .turns import INSTANT, Due, deadlines_come_first, due_turn
+from .turns import INSTANT, Due, deadlines_come_first, due_here, due_turn
 from .weighing import Outlook, weigh
 
 __all__ = ["BESIDE", "COMFORT", "PATIENCE", "SCARCE", "SwapAware"]
@@ -41,6 +41,7 @@ _NOTHING: Final = Wait("nothing waits")
 _GRANTED: Final = Wait("whatever may start now is granted")
 _SOON: Final = 0.005  # seconds after which time itself may have changed something
 _LATER: Final = 0.05
+_WAITED: Final = "it has waited {:.3f} s for its turn"
 _TOO_MANY: Final = "it has waited {:.3f} s for its turn, and less is not feasible"
 _ROUNDING: Final = 1e-6
 _SLACK: Final = 0.0025  # a foreseen frame may be that late
@@ -54,7 +55,7 @@ class SwapAware(Policy):
 
     1. Nobody waits for a swap: whoever is resident goes on.
     2. Who was just bound starts a frame at least (asked first where one program may be resident).
-    3. A turn is due: nobody waits for ever (see `turns`).
+    3. A turn is due: nobody waits for ever (see `turns`), nor does a resident beside a device that is held.
     4. All that wait will be in time one after the other: residents first, as long as there is slack for it,
        then the most pressing (see `in_order`). Likewise where nobody who waits is worth a swap.
     5. What makes most of the time ahead, swaps and foreseen frames included (see `weighing`).
@@ -116,6 +117,10 @@ class SwapAware(Policy):
         outlook = weigh(scene, width=self._width, candidates=self._candidates, fairness=self._fairness)
         if outlook is None:
             return _GRANTED if scene.granted else Wait("nothing can be in time", until=scene.now + _SOON)
+        demand = outlook.demand
+        serves = demand.waiting and demand.entry.program.key in scene.state.residents
+        if not serves and (due := due_here(scene)) is not None:
+            return grant_of(due.asker, 1, _WAITED, due.waited)
         return _begin(scene, outlook)
 
 
@@ -169,7 +174,7 @@ def _goes_on(scene: Scene) -> Decision | None:
 
 
 def _take_turn(scene: Scene, due: Due) -> Decision | None:
-    why = "it has waited {:.3f} s for its turn" if due.feasible else _TOO_MANY
+    why = _WAITED if due.feasible else _TOO_MANY
     keep = {asker.entry.program.key for asker in scene.here if is_fresh(asker.entry)}
     return _bind(scene, due.asker.entry, (), why, due.waited, keep=keep)
 

@@ -9,7 +9,7 @@ from typing import Final, final
 
 from .scene import Asker, Scene
 
-__all__ = ["CALM", "INSTANT", "OVERHEAD", "SPAN", "Due", "deadlines_come_first", "due_turn"]
+__all__ = ["CALM", "INSTANT", "OVERHEAD", "SPAN", "Due", "deadlines_come_first", "due_here", "due_turn"]
 
 OVERHEAD: Final = 20.0
 """Where all ask all the time, their turns together last so many times their swaps, if `max_wait` allows."""
@@ -122,6 +122,18 @@ def due_turn(scene: Scene) -> Due | None:
     return None
 
 
+def due_here(scene: Scene) -> Due | None:
+    """Return whose turn is due of those who are resident, where the device would not serve them next.
+
+    Notes in the scene when the next one of them is due.
+    """
+    for asker in scene.here:
+        due = _due_alone(scene, asker)
+        if due is not None:
+            return due
+    return None
+
+
 def _moments(scene: Scene, line: list[Asker]) -> tuple[list[tuple[float, Asker]], bool]:
     """Tell when the turn of each in a line is due, and whether turns for all fit into their `max_wait`."""
     round_ = _Round([*scene.here, *line])
@@ -132,11 +144,12 @@ def _moments(scene: Scene, line: list[Asker]) -> tuple[list[tuple[float, Asker]]
             shared = max(shared, since + round_.share(asker))
             least = max(least, since + asker.least)
     before, feasible, moments = 0.0, True, list[tuple[float, Asker]]()
-    for bound, asker in sorted([(_bound(asker, round_.longest), asker) for asker in line], key=_MOMENT):
+    bounds = sorted([(_bound(asker, round_.longest), asker) for asker in line], key=_MOMENT)
+    for bound, asker in bounds:
         usual = asker.context.hungry_since + round_.length - (asker.load + round_.share(asker))
         latest = bound - before
         if latest <= scene.free and scene.overdue is None and asker.can_be_in_time(scene.free):
-            scene.overdue = asker
+            scene.overdue = next(first for _, first in bounds if first.can_be_in_time(scene.free))
         moments.append((min(max(usual, shared), max(latest, least)), asker))
         before += asker.load + asker.least
         feasible = feasible and before <= SPAN * asker.context.max_wait
@@ -144,10 +157,10 @@ def _moments(scene: Scene, line: list[Asker]) -> tuple[list[tuple[float, Asker]]
 
 
 def _due_alone(scene: Scene, asker: Asker) -> Due | None:
-    """Tell for the only one who asks: whatever the device is held for, his `max_wait` bounds it."""
+    """Tell for one, apart from all others: whatever the device is held for, his `max_wait` bounds it."""
     moment = _bound(asker, asker.swap + 2 * asker.service)
     if scene.free < moment - _EPSILON:
-        scene.due_at = max(moment, scene.now + INSTANT)
+        scene.due_at = min(scene.due_at, max(moment, scene.now + INSTANT))
     elif asker.can_be_in_time(scene.free):
         return Due(asker, scene.now - asker.context.hungry_since, feasible=True)
     return None

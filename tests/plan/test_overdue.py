@@ -20,8 +20,13 @@ def _load(*models: ModelLoad, groups: int = 1) -> Trace:
     return Trace(name="by hand", seconds=10.0, groups=(GroupLoad(GROUP),) * groups, models=models)
 
 
-def _overdue(*requests: tuple[float, float | None, float], max_wait: float = 1.0) -> float:
-    """Judge requests of a model that takes 50 ms, as its swap: when each came, was begun, and was gone."""
+def _overdue(
+    *requests: tuple[float, float | None, float], max_wait: float = 1.0, vain: tuple[float, ...] = ()
+) -> float:
+    """Judge requests of a model that takes 50 ms, as its swap: when each came, was begun, and was gone.
+
+    Frames that were begun `vain` ended after their callers had gone.
+    """
     model = ModelLoad(name="a", service=0.05, max_wait=max_wait)
     played = Played(
         trace=_load(model),
@@ -30,7 +35,10 @@ def _overdue(*requests: tuple[float, float | None, float], max_wait: float = 1.0
             for came, begin, gone in requests
         ],
         spans={
-            GROUP: [Span("compute", "a", begin, gone) for _, begin, gone in requests if begin is not None]
+            GROUP: [
+                *(Span("compute", "a", begin, gone) for _, begin, gone in requests if begin is not None),
+                *(Span("compute", "a", begin, begin + 0.05) for begin in vain),
+            ]
         },
         swaps=0,
         seconds=10.0,
@@ -52,6 +60,13 @@ def test_a_turn_is_due_max_wait_after_the_first_request_for_it() -> None:
 def test_requests_that_expire_do_not_put_it_off() -> None:
     expired = [(at, None, at + 0.5) for at in (0.0, 0.4, 0.8, 1.2)]
     assert _overdue(*expired, (1.5, 1.6, 1.65)) == pytest.approx(0.6)
+
+
+def test_a_frame_that_ends_too_late_for_its_caller_was_a_turn_all_the_same() -> None:
+    requests = [(0.0, None, 0.5), (0.9, 1.7, 1.75)]
+    assert _overdue(*requests) == pytest.approx(0.6)
+    assert _overdue(*requests, vain=(0.48,)) == 0
+    assert _overdue(*requests, (0.1, None, 0.6), vain=(0.48,)) == pytest.approx(0.22)  # beside one who waits
 
 
 def test_a_begin_beside_which_others_wait_asks_for_the_next_turn() -> None:

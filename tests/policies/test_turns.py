@@ -84,6 +84,33 @@ def test_turns_come_in_the_order_of_what_is_left_of_each_wait() -> None:
     assert decision.entry.context is contexts[1]
 
 
+def test_the_first_in_line_goes_when_one_behind_it_would_be_late() -> None:
+    """Neither is due by itself, but the second one could not go behind the first one's last moment."""
+    first, second = _asking("b", 0.67, 2.0), _asking("c", 0.66, 2.0)
+    decision = _said(_group(context("a"), first, second, turn=-math.inf))
+    assert isinstance(decision, Bind)
+    assert decision.entry.context is first
+
+
+@pytest.mark.parametrize("hungry", [0.65, 0.9])
+def test_who_has_a_device_waits_no_longer_than_others_where_it_is_kept_for_a_foreseen_frame(
+    hungry: float,
+) -> None:
+    here, away = _asking("a", hungry, 0.5, waiting=2), _asking("c", 0.0, 0.5)
+    away.kept = 0.5  # so it is not plain that nobody loses
+    state = _group(here, away, _steady("b", 0.2, 0.04), turn=NOW - 1)
+    other = group(entry(here), entry(away))
+    other.plan = (Step(here, NOW, NOW + 1, 2), Step(away, NOW + 1, NOW + 2, 1))  # it means to serve all that
+    state.peers = [state, other]
+    decision = _said(state)
+    if hungry < 0.7:
+        assert isinstance(decision, Wait)
+        assert NOW < decision.until <= NOW - hungry + 0.7
+    else:
+        assert isinstance(decision, Grant)
+        assert (decision.entry.context, decision.frames) == (here, 1)
+
+
 @pytest.mark.parametrize(("planned", "frames"), [(0, 1), (1, 1), (2, 2), (9, 2)])
 def test_a_turn_begins_with_the_frames_that_it_was_decided_for_as_long_as_its_swap(
     planned: int, frames: int
