@@ -6,11 +6,13 @@ import math
 from collections.abc import Collection, Iterable
 from typing import Final, final
 
+import msgspec
+
 from repertory.models.program import Program
 
 from .policy import GroupState, used
 
-__all__ = ["Company", "RoomTold", "least_valuable", "making_room"]
+__all__ = ["Company", "RoomTold", "least_valuable", "making_room", "room_told"]
 
 _MB: Final = 2**20
 
@@ -96,40 +98,45 @@ def making_room(
 
 
 @final
-class RoomTold:
-    """Room in words, put together where somebody reads it: who goes, how large and idle, and what was free.
+class RoomTold(msgspec.Struct, frozen=True):
+    """Room in words, put together where somebody reads it.
 
-    It holds no programs: they may be gone by then.
-
-    Args:
-        state: the group's.
-        evict: what goes.
-        now: the present.
+    Attributes:
+        victims: name, bytes, and when it was served last, of each that goes; no programs, which may be gone
+            by then.
+        memory: bytes that the group has, or None where they are not bounded.
+        free: of those, before anything goes.
+        now: when that was.
     """
 
-    __slots__ = ("_free", "_memory", "_now", "_victims")
-
-    def __init__(self, state: GroupState, evict: Collection[Program], now: float) -> None:
-        self._now = now
-        self._victims = [(each.name, each.footprint, _last_served(state, each)) for each in evict]
-        self._memory = state.memory
-        self._free = 0 if state.memory is None else state.memory - used(state.residents.values())
+    victims: tuple[tuple[str, int, float], ...]
+    memory: int | None
+    free: int
+    now: float
 
     def __bool__(self) -> bool:
-        return bool(self._victims) or self._memory is not None
+        return bool(self.victims) or self.memory is not None
 
     def __str__(self) -> str:
         parts: list[str] = []
-        if self._victims:
-            parts.append("evicts " + ", ".join([self._victim_told(*victim) for victim in self._victims]))
-        if self._memory is not None:
-            parts.append(f"{self._free / _MB:.1f} of {self._memory / _MB:.1f} MB are free")
+        if self.victims:
+            parts.append("evicts " + ", ".join([self._victim_told(*victim) for victim in self.victims]))
+        if self.memory is not None:
+            parts.append(f"{self.free / _MB:.1f} of {self.memory / _MB:.1f} MB are free")
         return ": ".join(parts)
 
     def _victim_told(self, name: str, footprint: int, served: float) -> str:
-        idle = f"idle {self._now - served:.1f} s" if served > -math.inf else "never served"
+        idle = f"idle {self.now - served:.1f} s" if served > -math.inf else "never served"
         return f"{name} ({footprint / _MB:.1f} MB, {idle})"
 
 
-def _last_served(state: GroupState, program: Program) -> float:
-    return max([entry.served for entry in state.by_program.get(program.key, ())], default=-math.inf)
+def room_told(state: GroupState, evict: Collection[Program], now: float) -> RoomTold:
+    """Tell what is evicted, how large and how long idle it is, and what is free before."""
+    memory = state.memory
+    free = 0 if memory is None else memory - used(state.residents.values())
+    return RoomTold(tuple([_victim(state, each) for each in evict]), memory, free, now)
+
+
+def _victim(state: GroupState, program: Program) -> tuple[str, int, float]:
+    served = max([entry.served for entry in state.by_program.get(program.key, ())], default=-math.inf)
+    return program.name, program.footprint, served

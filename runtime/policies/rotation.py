@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import final
 
 from repertory.actors.policy import Bind, Decision, Entry, Grant, GroupState, Policy, Wait
-from repertory.actors.room import Company, RoomTold, making_room
+from repertory.actors.room import Company, making_room, room_told
 from repertory.models.checks import is_a
 from repertory.models.errors import ConfigError
 
@@ -93,14 +93,14 @@ class Rotation(Policy):
         for entry in line:
             if entry in absent and there.takes(entry.program):
                 why = "its last turn is longest ago" if entry is line[0] else "it fits as it is"
-                return Bind(entry, (), _bound(why, str(RoomTold(state, (), now))))
+                return Bind(entry, (), _bound(why, str(room_told(state, (), now))))
         ahead = set(state.pinned)
         staying = _pinned(state)
         for entry in line:
             key = entry.program.key
             if entry in absent and staying.takes(entry.program):
                 evict = making_room(state, entry.program, keep=ahead) or ()
-                reason = _bound("its last turn is longest ago", str(RoomTold(state, evict, now)))
+                reason = _bound("its last turn is longest ago", str(room_told(state, evict, now)))
                 return Bind(entry, evict, reason)
             if key in state.residents and key not in ahead:
                 staying.add(state.residents[key])

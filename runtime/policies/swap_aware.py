@@ -9,7 +9,7 @@ from typing import Final, final
 import msgspec
 
 from repertory.actors.policy import KEPT, Bind, Decision, Entry, Grant, GroupState, Policy, Step, Wait
-from repertory.actors.room import RoomTold, making_room
+from repertory.actors.room import making_room, room_told
 from repertory.actors.telling import SPARED
 from repertory.models.errors import ConfigError
 
@@ -301,7 +301,7 @@ def _bind(
     if evict is None:
         scene.pass_over(entry, f"{entry.context.name} finds no room at the moment")
         return None
-    if room := RoomTold(state, evict, scene.now):
+    if room := room_told(state, evict, scene.now):
         reason += "; {}"
         figures = (*figures, room)
     return Bind(

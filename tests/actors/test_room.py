@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from repertory.actors.policy import ContextState, Entry, GroupState, used
-from repertory.actors.room import RoomTold, least_valuable, making_room
+from repertory.actors.room import least_valuable, making_room, room_told
 from repertory.models.program import Program
 
 MB = 2**20
@@ -69,10 +69,10 @@ def test_room_is_told_with_its_numbers() -> None:
     state = _group(_entry("onet", 943718, served=6.8), _entry("rnet", 8 * MB // 10), memory=2 * MB)
     evict = [state.entries[0].program]
     told = "evicts onet (0.9 MB, idle 3.2 s): 0.3 of 2.0 MB are free"
-    assert str(RoomTold(state, evict, 10.0)) == told
+    assert str(room_told(state, evict, 10.0)) == told
     state.memory = None
-    assert str(RoomTold(state, evict, 10.0)) == "evicts onet (0.9 MB, idle 3.2 s)"
-    assert str(RoomTold(state, (), 10.0)) == ""
+    assert str(room_told(state, evict, 10.0)) == "evicts onet (0.9 MB, idle 3.2 s)"
+    assert str(room_told(state, (), 10.0)) == ""
 
 
 SIZES = st.tuples(st.integers(0, 6), st.integers(0, 4), st.booleans(), st.integers(0, 3))

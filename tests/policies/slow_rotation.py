@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import final
 
 from repertory.actors.policy import Bind, Decision, Entry, Grant, GroupState, Policy, Wait
-from repertory.actors.room import RoomTold, least_valuable
+from repertory.actors.room import least_valuable, room_told
 from repertory.models.program import Program
 
 __all__ = ["SlowRotation", "room_by_trying"]
@@ -93,13 +93,13 @@ class SlowRotation(Policy):
         for entry in absent:
             if room_by_trying(state, entry.program) == ():
                 why = "its last turn is longest ago" if entry is line[0] else "it fits as it is"
-                return Bind(entry, (), _bound(why, str(RoomTold(state, (), now))))
+                return Bind(entry, (), _bound(why, str(room_told(state, (), now))))
         ahead: set[str] = set()
         for entry in line:
             if entry in absent:
                 evict = room_by_trying(state, entry.program, keep=ahead)
                 if evict is not None:
-                    reason = _bound("its last turn is longest ago", str(RoomTold(state, evict, now)))
+                    reason = _bound("its last turn is longest ago", str(room_told(state, evict, now)))
                     return Bind(entry, evict, reason)
             ahead.add(entry.program.key)
         return None
