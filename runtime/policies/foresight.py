@@ -9,10 +9,13 @@ from repertory.actors.rhythm import SILENCE
 
 from .scene import Scene
 
-__all__ = ["TIGHT", "foreseen", "frame_of_resident", "is_tight"]
+__all__ = ["LIKELY", "TIGHT", "foreseen", "frame_of_resident", "is_tight"]
 
 TIGHT: Final = 1.0
 """A model whose requests have less time than so many swaps and a frame should be there before they come."""
+
+LIKELY: Final = 1.5
+"""Swaps that lie between the requests of a model without a rhythm at most, where it is bound ahead of them."""
 
 _ROOMY: Final = 1.0  # seconds to a deadline that are enough for any swap
 
@@ -79,9 +82,11 @@ def _urgent(scene: Scene) -> list[Entry]:
 
 
 def _expected(scene: Scene) -> list[Entry]:
-    """Return who has a rhythm, or asked of late and could hardly wait for a swap."""
+    """Return who has a rhythm, or asked of late, often enough, and could hardly wait for a swap."""
     return _rhythmic(scene) + [
-        entry for entry in _hurried(scene, scene.state.entries) if not entry.context.rhythm.period
+        entry
+        for entry in _hurried(scene, scene.state.entries)
+        if not entry.context.rhythm.period and _is_likely(scene.state, entry)
     ]
 
 
@@ -99,3 +104,10 @@ def _hurried(scene: Scene, entries: list[Entry]) -> list[Entry]:
         ):
             found.append(entry)
     return found
+
+
+def _is_likely(state: GroupState, entry: Entry) -> bool:
+    """Whether a frame that may come at any time will come soon enough for a swap ahead of it, if it needs one."""
+    if entry.program.key in state.residents:
+        return True
+    return entry.context.rhythm.gap <= LIKELY * state.swap_cost(entry)
