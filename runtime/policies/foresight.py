@@ -107,7 +107,7 @@ def _hurried(scene: Scene, entries: list[Entry]) -> list[Entry]:
 
 
 def _is_likely(state: GroupState, entry: Entry) -> bool:
-    """Whether a frame that may come at any time will come soon enough for a swap ahead of it, if it needs one."""
+    """Whether a frame that may come at any time will come soon enough for a swap ahead of it."""
     if entry.program.key in state.residents:
         return True
     return entry.context.rhythm.gap <= LIKELY * state.swap_cost(entry)
