@@ -14,8 +14,8 @@ __all__ = ["LIKELY", "TIGHT", "foreseen", "frame_of_resident", "is_tight"]
 TIGHT: Final = 1.0
 """A model whose requests have less time than so many swaps and a frame should be there before they come."""
 
-LIKELY: Final = 1.5
-"""Swaps that lie between the requests of a model without a rhythm at most, where it is bound ahead of them."""
+LIKELY: Final = 1.75
+"""Swaps between the requests of a model without a rhythm, at most, where it is bound ahead of them."""
 
 _ROOMY: Final = 1.0  # seconds to a deadline that are enough for any swap
 
