@@ -13,6 +13,7 @@ from .demand import Demand, demand_of
 from .foresight import foreseen
 from .lookahead import look_ahead
 from .scene import Scene, worth_of
+from .standing import held_by_others
 
 __all__ = ["CLAIMS", "FARTHEST", "FORESIGHT", "Outlook", "weigh"]
 
@@ -85,7 +86,7 @@ def _demands(scene: Scene, candidates: int, fairness: float) -> list[Demand]:
     """Return what each model asks for; of too many models, those that promise most at once."""
     claimed = _claims(scene)
     demands: list[Demand] = []
-    for entry, load, service, priority, taken in _all_of(scene):
+    for entry, load, service, priority, taken, horizon in _all_of(scene):
         context = entry.context
         demand = demand_of(
             scene.state,
@@ -97,7 +98,7 @@ def _demands(scene: Scene, candidates: int, fairness: float) -> list[Demand]:
             priority=priority,
             value=worth_of(context, priority) * (1.0 + fairness * (1.0 - context.kept)),
             taken=max(taken, claimed.get(context, 0)),
-            horizon=scene.free + FORESIGHT,
+            horizon=horizon,
         )
         if demand is not None:
             demands.append(demand)
@@ -127,21 +128,38 @@ def _horizon(demands: Sequence[Demand]) -> float:
     return min(FARTHEST, longest)
 
 
-def _all_of(scene: Scene) -> Iterator[tuple[Entry, float, float, int, int]]:
-    """Tell everybody who waits or comes: seconds of a swap, of a frame, priority, frames others serve."""
+def _all_of(scene: Scene) -> Iterator[tuple[Entry, float, float, int, int, float]]:
+    """Tell everybody who waits or comes.
+
+    That is: seconds of a swap and of a frame, priority, how many frames others serve, and until when to
+    foresee. A frame that has not come is for the groups that have its model: no other swaps for it.
+    """
+    state, horizon = scene.state, scene.free + FORESIGHT
     for asker in (*scene.here, *scene.away):
-        yield asker.entry, asker.swap, asker.service, asker.priority, asker.taken
-    state = scene.state
-    for entry in foreseen(scene):
-        yield entry, state.swap_cost(entry), state.service_cost(entry), entry.context.priority, 0
+        until = -math.inf if asker.held else horizon
+        yield asker.entry, asker.swap, asker.service, asker.priority, asker.taken, until
+    coming = foreseen(scene)
+    holders = held_by_others(state) if coming else {}
+    for entry in coming:
+        if entry.context not in holders or entry.program.key in state.residents:
+            swap, service = state.swap_cost(entry), state.service_cost(entry)
+            yield entry, swap, service, entry.context.priority, 0, horizon
 
 
 def _claims(scene: Scene) -> dict[ContextState, int]:
-    """Return how many frames of each model the other groups mean to serve next."""
+    """Return how many frames of each model the other groups mean to serve next.
+
+    A stretch that is not begun is decided anew: it claims what waits, but no frame that has not come. Each of
+    several groups would leave those to the others' next stretch, and nobody would turn to them.
+    """
     claimed: dict[ContextState, int] = {}
     for peer in scene.state.peers:
-        if peer is not scene.state and peer.in_service:
-            for step in peer.plan[:CLAIMS]:
-                if step.end > scene.now:
-                    claimed[step.context] = claimed.get(step.context, 0) + step.frames
+        if peer is scene.state or not peer.in_service:
+            continue
+        for number, step in enumerate(peer.plan[:CLAIMS]):
+            if step.end <= scene.now:
+                continue
+            before = claimed.get(step.context, 0)
+            claims = before + step.frames
+            claimed[step.context] = max(before, min(claims, step.context.waiting)) if number else claims
     return claimed

@@ -70,6 +70,15 @@ async def test_a_group_is_kept_for_who_is_urgent_and_could_not_wait_for_a_swap(s
     assert seconds_of(played, "bulk") > 4
 
 
+async def test_no_group_leaves_who_is_urgent_to_what_the_others_mean_to_do_later() -> None:
+    urgent = a_model("urgent", 0.003, 0.039, priority=1)
+    tight, slower = a_model("tight", 0.003, 0.021), a_model("slower", 0.008, 0.039)
+    roomy = a_model("roomy", 0.008, 0.211)
+    times = every(0.0207), every(0.0229), every(0.0397), every(0.111)
+    load = a_load(*zip((urgent, tight, slower, roomy), times, strict=True), groups=3, swap=0.0376)
+    assert kept_by(await play(load), 0) > 0.9
+
+
 @pytest.mark.parametrize("order", [1, -1])
 async def test_of_several_higher_classes_the_highest_comes_first_however_they_were_loaded(order: int) -> None:
     bulk = a_model("bulk", 0.01, math.inf, clients=8)
