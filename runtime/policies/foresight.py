@@ -10,10 +10,7 @@ from repertory.actors.rhythm import SILENCE, Rhythm
 
 from .scene import Scene
 
-__all__ = ["LIKELY", "foreseen", "frame_of_resident", "is_tight", "tight_ones"]
-
-LIKELY: Final = 1.75
-"""Swaps between the requests of a model without a rhythm, at most, where it is bound ahead of them."""
+__all__ = ["foreseen", "frame_of_resident", "is_tight", "tight_ones"]
 
 _ROOMY: Final = 1.0  # seconds to a deadline that are enough for any swap
 
@@ -80,29 +77,16 @@ def _highest(scene: Scene) -> float:
 
 
 def _expected(scene: Scene, above: float) -> list[Entry]:
-    """Return who has a rhythm, and who is of a higher class, asked of late, and could not wait for a swap.
-
-    Where nobody waits that is anybody whose frames come often enough.
-    """
+    """Return who has a rhythm, and who is of a higher class, asked of late, and could not wait for a swap."""
     state, now = scene.state, scene.now
     steady = [entry for entry in state.entries if entry.context.rhythm.period and not entry.context.waiting]
     if above == math.inf:
         return steady
     higher = [entry for entry in state.entries if entry.context.priority > above]
     tight = tight_ones(state, higher, frame_of_resident(state)) if higher else higher
-    hurried = [entry for entry in tight if _asked_of_late(entry.context.rhythm, now)]
-    if above == -math.inf:
-        hurried = [entry for entry in hurried if _is_likely(state, entry)]
-    return steady + hurried
+    return steady + [entry for entry in tight if _asked_of_late(entry.context.rhythm, now)]
 
 
 def _asked_of_late(rhythm: Rhythm, now: float) -> bool:
     """Whether somebody asked of late, without a rhythm, for whom any swap may be too long."""
     return not rhythm.period and rhythm.allowance < _ROOMY and now - rhythm.last <= SILENCE * rhythm.gap
-
-
-def _is_likely(state: GroupState, entry: Entry) -> bool:
-    """Whether a frame that may come at any time will come soon enough for a swap ahead of it."""
-    if entry.program.key in state.residents:
-        return True
-    return entry.context.rhythm.gap <= LIKELY * state.swap_cost(entry)
