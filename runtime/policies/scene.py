@@ -17,6 +17,7 @@ __all__ = [
     "CLASS",
     "CLASSES",
     "FRAMES",
+    "INSTANT",
     "MARGIN",
     "OVERDUE",
     "Asker",
@@ -38,6 +39,10 @@ CLASS: Final = 16.0
 
 CLASSES: Final = 8
 """Classes above and below 0 that are told apart so; beyond them, all are worth the same."""
+
+INSTANT: Final = 1e-4
+"""Seconds that a decision foresees at least, and that it keeps before a deadline: of two things that happen
+at the very same moment either may come first, and a coarse clock would not move meanwhile."""
 
 FRAMES: Final = 64
 """Waiting frames of a model that a decision looks at; those behind them wait for a later one."""
@@ -194,7 +199,7 @@ def asker_of(
         priority,
         deadline,
         load + work,
-        deadline - load - work - MARGIN * doubt,
+        deadline - load - work - MARGIN * doubt - INSTANT,
     )
 
 

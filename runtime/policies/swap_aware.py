@@ -18,9 +18,9 @@ from .demand import Demand
 from .foresight import foreseen, frame_of_resident, is_tight, tight_ones
 from .granting import grant_of
 from .in_order import InOrder, in_order, spare_frames
-from .scene import FRAMES, Asker, Scene, class_worth, survey
+from .scene import FRAMES, INSTANT, Asker, Scene, class_worth, survey
 from .standing import best_placed, held_by_others
-from .turns import INSTANT, Due, deadlines_come_first, due_here, due_turn
+from .turns import Due, deadlines_come_first, due_here, due_turn
 from .weighing import Outlook, weigh
 
 __all__ = ["BESIDE", "COMFORT", "PATIENCE", "SCARCE", "SwapAware"]

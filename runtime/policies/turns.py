@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Final, final
 
-from .scene import Asker, Scene
+from .scene import INSTANT, Asker, Scene
 
-__all__ = ["CALM", "INSTANT", "OVERHEAD", "SPAN", "Due", "deadlines_come_first", "due_here", "due_turn"]
+__all__ = ["CALM", "OVERHEAD", "SPAN", "Due", "deadlines_come_first", "due_here", "due_turn"]
 
 OVERHEAD: Final = 20.0
 """Where all ask all the time, their turns together last so many times their swaps, if `max_wait` allows."""
@@ -19,9 +19,6 @@ SPAN: Final = 0.7
 
 CALM: Final = 0.5
 """The share of `max_wait` for which nothing is thought of turns where all that wait will be in time."""
-
-INSTANT: Final = 1e-4
-"""Seconds that a decision foresees at least: less, and a coarse clock would not move meanwhile."""
 
 _EPSILON: Final = 1e-9
 _MOMENT: Final = itemgetter(0)
