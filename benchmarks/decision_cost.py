@@ -4,8 +4,9 @@ T4 of the plan's traces (32 models on 4 devices) is played by the actual runtime
 the default policy; the time inside `Policy.decide` is summed up and divided by the requests. All along,
 after every hundredth decision, the yardstick is measured on a loop of its own: `Minimal` of minimal.py, a
 hundred calls of one caller. What one call of it costs on this machine, on the mean of the play, is the unit
-of the ratio: a shared machine is quicker at one moment than at the next by half. All times are CPU time of
-the thread that works.
+of the ratio: a shared machine is quicker at one moment than at the next by half. In the last column it is
+what a call costs in a long row with nothing between: caches are warm for it then, as they are not for the
+decisions. All times are CPU time of the thread that works.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ from repertory.runtime.policies.swap_aware import SwapAware
 
 CALLS = 100
 """Calls of the yardstick in a row, and decisions between two such rows."""
+
+ROW = 200
+"""Such rows with nothing between them."""
 
 
 class Yardstick:
@@ -117,9 +121,12 @@ def watched_searches() -> Generator[Counted]:
             names["look_ahead"] = look_ahead
 
 
-def play(seed: int, seconds: float) -> tuple[float, float, float]:
-    """Play one seed, print a line, and return its ratio, cost and speed."""
+def play(seed: int, seconds: float) -> tuple[float, float, float, float]:
+    """Play one seed, print a line, and return its ratios, cost and speed."""
     trace = generate("T4", seed, seconds)
+    with Yardstick() as warm:
+        for _ in range(ROW):
+            warm.measure()
     with watched_searches() as searches, Yardstick() as yardstick:
         policy = Watched(yardstick)
         began = time.perf_counter()
@@ -128,13 +135,18 @@ def play(seed: int, seconds: float) -> tuple[float, float, float]:
     unit = yardstick.unit
     decided = policy.watched
     cost = decided.seconds / requests
-    print(
-        f"{seed:4}  {requests:8}  {decided.calls / requests:9.2f}  {searches.calls / requests:8.3f}"
-        f"  {searches.seconds / requests * 1e6:8.1f}  {cost * 1e6:8.1f}  {unit * 1e6:7.1f}"
-        f"  {cost / unit:9.2f}  {speed:9.0f}",
-        flush=True,
+    told = (
+        f"{decided.calls / requests:9.2f}",
+        f"{searches.calls / requests:9.3f}",
+        f"{searches.seconds / requests * 1e6:9.1f}",
+        f"{cost * 1e6:9.1f}",
+        f"{unit * 1e6:9.1f}",
+        f"{cost / unit:9.2f}",
+        f"{warm.unit * 1e6:9.1f}",
+        f"{cost / warm.unit:9.2f}",
     )
-    return cost / unit, cost, speed
+    print(f"{seed:4} {requests:9}", *told, f"{speed:9.0f}", flush=True)
+    return cost / unit, cost, speed, cost / warm.unit
 
 
 def main() -> None:
@@ -144,14 +156,16 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="of the trace")
     parser.add_argument("--rounds", type=int, default=1, help="plays of each seed")
     options = parser.parse_args()
-    print("seed  requests  decisions  searches  search us  decide us  actor us  x minimal  requests/s")
-    print("                a request  a request  a request  a request  a call               of real time")
+    print("decisions, searches, and their time: of each request; requests/s: of real time")
+    heads = ("requests", "decisions", "searches", "search us", "decide us", "actor us", "x actor")
+    print("seed", *(f"{head:>9}" for head in (*heads, "warm us", "x warm", "requests/s")))
     found = [
         play(int(seed), options.seconds) for seed in options.seeds.split(",") for _ in range(options.rounds)
     ]
-    ratios, costs, speeds = zip(*found, strict=True)
+    ratios, costs, speeds, warm = zip(*found, strict=True)
     print(
         f"x minimal: mean {statistics.mean(ratios):.2f}, median {statistics.median(ratios):.2f};"
+        f" x warm: mean {statistics.mean(warm):.2f};"
         f" {statistics.mean(costs) * 1e6:.1f} us a request;"
         f" {statistics.mean(speeds):.0f} simulated requests a second of real time"
     )
