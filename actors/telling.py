@@ -53,10 +53,10 @@ def _better(group: GroupState, context: ContextState, service: float, end: float
             continue
         if peer.service_cost(there) * QUICKER <= service:
             return True
-        if has_nothing_to_do(peer) and (
-            there.program.key in peer.residents
-            or end - now > patience_for(peer, there, group, end - now, now)
-        ):
+        if there.program.key in peer.residents:
+            if peer.in_service and not peer.in_flight and peer.binding is None:
+                return True
+        elif has_nothing_to_do(peer) and end - now > patience_for(peer, there, group, end - now, now):
             return True
     return False
 

@@ -44,7 +44,7 @@ def in_order(scene: Scene) -> InOrder | None:
     state = scene.state
     for entry in foreseen(scene):
         rhythm = entry.context.rhythm
-        due, _ = rhythm.foresee(scene.now)
+        due = rhythm.next(scene.now) if rhythm.period else scene.now  # it may come at any time
         latest = due + rhythm.allowance - state.service_cost(entry) - state.swap_cost(entry)
         slack = min(slack, latest - end)
         if slack < 0:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from repertory.actors.admission import LENIENCE
 from repertory.actors.hope import has_a_place_to_spare, untried
 from repertory.actors.policy import QUICKER, ContextState, Entry, GroupState
 from repertory.actors.sharing import displaced, patience_for
 
-__all__ = ["Holders", "best_placed", "held_by_others", "left_to", "served_by"]
+__all__ = ["LONG", "Holders", "best_placed", "held_by_others", "left_to", "served_by"]
+
+LONG: Final = 10.0
+"""A first frame hangs that lasts so many times what a swap and a frame are taken to last."""
 
 _MOST = 64  # frames
 
@@ -116,8 +119,8 @@ def served_by(
         service = peer.service_cost(there)
         if there.in_flight and not there.service.samples:
             lasts = now - there.served
-            if lasts <= state.swap_cost(entry) + own or not has_a_place_to_spare(state, now):
-                return context.waiting  # nobody knows yet how long a frame takes: one group finds out
+            if not entry.service.samples and _finds_out(state, entry, lasts, now):
+                return context.waiting
             service = max(service, lasts)
         slow = there.service.samples and own * QUICKER <= service
         if slow and _yields(peer, there, state, entry, service=own, now=now):
@@ -135,6 +138,19 @@ def served_by(
                 break
             taken += 1
     return taken
+
+
+def _finds_out(state: GroupState, entry: Entry, lasts: float, now: float) -> bool:
+    """Whether a first frame that lasts so long already is left alone: one group finds out what it takes.
+
+    Others wait for as long as they would need themselves. Then whoever has a place to spare tries, and at
+    last everybody: it hangs. Not where no request has as much time as that: it would hold a group in vain.
+    """
+    cost = state.swap_cost(entry) + state.service_cost(entry)
+    if lasts <= cost:
+        return True
+    hangs = LONG * cost < lasts <= entry.context.rhythm.allowance
+    return not hangs and not has_a_place_to_spare(state, now)
 
 
 def best_placed(state: GroupState, entry: Entry, now: float) -> GroupState:

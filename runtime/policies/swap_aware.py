@@ -116,7 +116,10 @@ class SwapAware(Policy):
     def _weigh(self, scene: Scene) -> Decision | None:
         outlook = weigh(scene, width=self._width, candidates=self._candidates, fairness=self._fairness)
         if outlook is None:
-            return _GRANTED if scene.granted else Wait("nothing can be in time", until=scene.now + _SOON)
+            if scene.granted:
+                return _GRANTED
+            soon = _SOON if scene.here or scene.away else _LATER
+            return Wait("nothing can be in time", until=scene.now + soon)
         demand = outlook.demand
         serves = demand.waiting and demand.entry.program.key in scene.state.residents
         if not serves and (due := due_here(scene)) is not None:
@@ -232,19 +235,19 @@ def _begin(scene: Scene, outlook: Outlook) -> Decision | None:
     """Begin what an outlook begins with."""
     demand, plan = outlook.demand, outlook.plan
     entry = demand.entry
+    known = entry.context.rhythm.period > 0  # else it may come at any time
     if entry.program.key not in scene.state.residents:
         if not demand.waiting and not _pays_ahead(scene, demand):
-            until = min(max(demand.arrivals[0], scene.now + INSTANT), scene.due_at)
-            return Wait("nothing to do before its next frame", until=until)
-        known = entry.context.rhythm.period > 0  # else it may come at any time
+            begin = max(demand.arrivals[0], scene.now + INSTANT) if known else scene.now + _LATER
+            return Wait("nothing to do before its next frame", until=min(begin, scene.due_at))
         if not demand.waiting and known and demand.arrivals[0] > scene.now + demand.load + INSTANT:
             until = min(demand.arrivals[0] - demand.load, scene.due_at)
             return Wait("it will be bound for its next frame", until=until)
         why, figures = _worth_told(outlook, plan[-1].end - scene.now)
         return _turn_to(scene, entry, plan, why, *figures)
     if not demand.waiting:
-        until = min(demand.arrivals[0] + _SLACK, scene.due_at)
-        return Wait("holds for its next frame", until=until, plan=plan)
+        until = demand.arrivals[0] + _SLACK if known else scene.now + _LATER
+        return Wait("holds for its next frame", until=min(until, scene.due_at), plan=plan)
     for asker in scene.here:
         if asker.entry is entry:
             frames = max(1, min(plan[0].frames, demand.waiting))

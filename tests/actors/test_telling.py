@@ -38,6 +38,7 @@ def _group(*contexts: ContextState, resident: str = "", flying: int = 0, frame: 
         entry.swap.add(SWAP)
         state.entries.append(entry)
         state.by_context[context] = entry
+        state.by_program[program.key] = [entry]
         if context.name == resident:
             state.residents[program.key] = program
             if flying:
@@ -89,6 +90,21 @@ def test_group_of_a_quicker_kind_is_not_spared(frame: float, *, spared: bool) ->
     slow, quick = _group(model, resident="m", flying=1), _group(model, frame=frame)
     slow.peers = quick.peers = [slow, quick]
     assert serves_soon(slow, model, NOW + 1, NOW) == spared
+
+
+@pytest.mark.parametrize(
+    ("state", "spared"), [("", False), ("in_flight", True), ("binding", True), ("out", True)]
+)
+def test_one_that_has_the_model_and_does_nothing_is_not_spared(state: str, *, spared: bool) -> None:
+    model, other = _context("m"), _context("o", waiting=0)
+    busy, free = _group(model, resident="m", flying=1), _group(model, other, resident="m")
+    busy.peers = free.peers = [busy, free]
+    if state == "in_flight":
+        free.in_flight = 1
+    elif state == "binding":
+        free.binding = free.by_context[other]
+    free.in_service = state != "out"
+    assert serves_soon(busy, model, NOW + 1, NOW) == spared
 
 
 def _goes_on(seconds: float, *, planned: bool) -> tuple[GroupState, ContextState]:

@@ -11,7 +11,7 @@ from repertory.runtime.plan.arrivals import random_source, renewal
 from repertory.runtime.plan.runner import Played
 from repertory.runtime.plan.trace import Trace
 from repertory.runtime.plan.waits import longest_waits
-from tests.policies.loads import a_load, a_model, every, kept_by, play, seconds_of
+from tests.policies.loads import a_load, a_model, every, kept_by, play, seconds_of, swaps_of
 
 pytestmark = pytest.mark.virtual
 
@@ -68,6 +68,21 @@ async def test_a_group_is_kept_for_who_is_urgent_and_could_not_wait_for_a_swap(s
     played = await play(load)
     assert kept_by(played, 0, since=since + 0.5) > 0.5
     assert seconds_of(played, "bulk") > 4
+
+
+async def test_who_is_urgent_and_was_got_a_group_keeps_it_while_he_may_come_at_any_time() -> None:
+    """The others share the other one: nobody swaps ahead of him again and again."""
+    urgent = a_model("urgent", 0.003, 0.012, priority=2)
+    others = [a_model(name, 0.005, 1.0) for name in ("b", "c")]
+    source = random_source(1, 1)
+    loads = [
+        (model, list(renewal(source, rate, 5.0)))
+        for model, rate in zip([urgent, *others], (10, 40, 40), strict=True)
+    ]
+    played = await play(a_load(*loads, groups=2, swap=0.02, seconds=5.0))
+    assert kept_by(played, 0) > 0.85
+    assert kept_by(played, 1, 2) == 1
+    assert swaps_of(played).count("urgent") < 10
 
 
 async def test_no_group_leaves_who_is_urgent_to_what_the_others_mean_to_do_later() -> None:

@@ -114,6 +114,37 @@ async def test_a_first_frame_that_does_not_end_holds_nobody_where_another_group_
             memory.let_go()
 
 
+@pytest.mark.parametrize("others", [1, 2])
+@pytest.mark.parametrize("timeout", [0.5, None])
+async def test_a_first_frame_that_hangs_holds_nobody_though_other_groups_have_something_to_do(
+    others: int, timeout: float | None
+) -> None:
+    first, *rest = [Memory(name, window=1) for name in ("first", "second", "third")[: 1 + others]]
+    for each in (first, *rest):
+        each.bind_seconds = 0.02
+    async with open_virtual(first, *rest) as rt, anyio.create_task_group() as tasks:
+        busy = [
+            await rt.load(sketched(f"busy{number}"), groups=[each.__name__], warm=True)
+            for number, each in enumerate(rest)
+        ]
+        model = await rt.load(sketched("net"))
+        first.holding = first.device.holding = True
+        asked = [Pending(each, number) for number in range(20) for each in busy]
+        hung = Pending(model, 0)
+        tasks.start_soon(hung)
+        await anyio.sleep(0.02 + SETTLED)
+        assert first.device.held
+        late = [Pending(model, number, timeout=timeout) for number in range(1, 21)]
+        for number, pending in enumerate(late):
+            for other in asked[number * others : (number + 1) * others]:
+                tasks.start_soon(other)
+            tasks.start_soon(pending)
+            await anyio.sleep(0.1)
+        assert sum(pending.answered_by("net") for pending in late) >= 18, "those that came while nobody knew"
+        assert all(other.value is not None for other in asked)
+        first.let_go()
+
+
 async def test_a_model_that_could_never_be_in_time_takes_no_group_from_another() -> None:
     groups = [f"sim://{number}?service_ms=10&swap_ms=20&window=1" for number in range(2)]
     async with open_virtual(*groups) as rt:

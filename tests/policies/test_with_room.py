@@ -76,3 +76,12 @@ async def test_who_is_rare_and_in_a_hurry_is_kept_beside_who_can_wait(deadline: 
     played = await play(a_load((hot, []), rare, groups=groups, swap=0.02, seconds=10.0))
     assert kept_by(played, 1) > 0.9
     assert seconds_of(played, "hot") > 8.5 * groups
+
+
+@pytest.mark.parametrize("gap", [0.5, 5.0])
+async def test_a_group_that_is_held_for_who_may_come_at_any_time_asks_seldom(gap: float) -> None:
+    source = random_source(3, 1)
+    sources = [(a_model(name, 0.003, 0.012), list(renewal(source, 1 / gap, 20.0))) for name in ("a", "b")]
+    load = a_load(*sources, swap=0.02, seconds=20.0)
+    played = await play(load)
+    assert played.decisions < 20 / 0.05 + 10 * len(load.arrivals)
