@@ -49,20 +49,24 @@ class _Round:
     Attributes:
         length: seconds from one turn of a model to its next.
         longest: seconds that a swap, and a frame before and after it, take at most.
+        shortest: seconds that it lasts at least, where all groups share it. A `max_wait` below that is not
+            feasible, and counts as this: else who has one would stand before all others again and again.
     """
 
-    __slots__ = ("_spread", "length", "longest")
+    __slots__ = ("_spread", "length", "longest", "shortest")
 
-    def __init__(self, askers: Sequence[Asker]) -> None:
-        swaps = weights = wait = longest = 0.0
+    def __init__(self, askers: Sequence[Asker], groups: int) -> None:
+        swaps = weights = wait = longest = least = 0.0
         for asker in askers:
             context = asker.context
             swaps += asker.swap
+            least += asker.swap + asker.least
             weights += context.weight
             wait = max(wait, context.max_wait)
             longest = max(longest, asker.swap + 2 * asker.service)
         self.length = max(swaps, min(SPAN * wait, (OVERHEAD + 1) * swaps))
         self.longest = longest
+        self.shortest = least / groups
         self._spread = (self.length - swaps) / weights
 
     def share(self, asker: Asker) -> float:
@@ -133,7 +137,7 @@ def due_here(scene: Scene) -> Due | None:
 
 def _moments(scene: Scene, line: list[Asker]) -> tuple[list[tuple[float, Asker]], bool]:
     """Tell when the turn of each in a line is due, and whether turns for all fit into their `max_wait`."""
-    round_ = _Round([*scene.here, *line])
+    round_ = _Round([*scene.here, *line], sum(peer.in_service for peer in scene.state.peers) or 1)
     shared = least = -math.inf
     if len(scene.state.residents) >= scene.state.capacity:
         for asker in scene.here:
@@ -141,7 +145,7 @@ def _moments(scene: Scene, line: list[Asker]) -> tuple[list[tuple[float, Asker]]
             shared = max(shared, since + round_.share(asker))
             least = max(least, since + asker.least)
     before, feasible, moments = 0.0, True, list[tuple[float, Asker]]()
-    bounds = sorted([(_bound(asker, round_.longest), asker) for asker in line], key=_MOMENT)
+    bounds = sorted([(_bound(asker, round_.longest, round_.shortest), asker) for asker in line], key=_MOMENT)
     for bound, asker in bounds:
         usual = asker.context.hungry_since + round_.length - (asker.load + round_.share(asker))
         latest = bound - before
@@ -163,8 +167,8 @@ def _due_alone(scene: Scene, asker: Asker) -> Due | None:
     return None
 
 
-def _bound(asker: Asker, longest: float) -> float:
+def _bound(asker: Asker, longest: float, shortest: float = 0.0) -> float:
     """When a turn must begin at the latest, by `max_wait` alone: what runs then is not interrupted."""
     context = asker.context
-    longest_wait = context.max_wait
+    longest_wait = max(context.max_wait, shortest)
     return context.hungry_since + longest_wait - max((1 - SPAN) * longest_wait, longest) - asker.load

@@ -8,9 +8,12 @@ import pytest
 
 from repertory.actors.policy import Bind, ContextState, Decision, Grant, GroupState, Step, Wait
 from repertory.actors.rhythm import Rhythm
+from repertory.runtime.plan.arrivals import random_source, renewal
+from repertory.runtime.plan.overdue import feasible_turns, overdue
 from repertory.runtime.policies.swap_aware import SwapAware
 
 from .hand_made import NOW, context, entry, group
+from .loads import a_load, a_model, play
 
 SERVICE, SWAP = 0.01, 0.02
 
@@ -124,3 +127,17 @@ def test_a_turn_begins_with_the_frames_that_it_was_decided_for_as_long_as_its_sw
     decision = _said(state)
     assert isinstance(decision, Grant)
     assert (decision.entry, decision.frames) == (resident, frames)
+
+
+@pytest.mark.virtual
+@pytest.mark.parametrize("groups", [1, 2])
+async def test_who_asks_for_more_turns_than_there_can_be_takes_nobodys(groups: int) -> None:
+    source = random_source(4, 1)
+    waits = [1.0] + [0.2] * (5 * groups)
+    models = [a_model(f"m{number}", 0.004, 3.0, max_wait=wait) for number, wait in enumerate(waits)]
+    sources = [(model, list(renewal(source, 30, 4.0))) for model in models]
+    load = a_load(*sources, groups=groups, swap=0.08, seconds=4.0)
+    assert feasible_turns(load)[:2] == [True, False]
+    late = overdue(await play(load))
+    assert late["m0"] == 0
+    assert late["m1"] > 0
