@@ -53,26 +53,35 @@ class _Round:
             feasible, and counts as this: else who has one would stand before all others again and again.
     """
 
-    __slots__ = ("_spread", "length", "longest", "shortest")
+    __slots__ = ("_brief", "_spread", "length", "longest", "shortest")
 
     def __init__(self, askers: Sequence[Asker], groups: int) -> None:
-        swaps = weights = wait = longest = least = 0.0
+        swaps = weights = wait = longest = frames = least = stretch = 0.0
         for asker in askers:
             context = asker.context
             swaps += asker.swap
-            least += asker.swap + asker.least
+            frames += asker.service
+            least += asker.least
             weights += context.weight
             wait = max(wait, context.max_wait)
+            stretch = max(stretch, asker.swap + asker.service)
             longest = max(longest, asker.swap + 2 * asker.service)
         self.length = max(swaps, min(SPAN * wait, (OVERHEAD + 1) * swaps))
         self.longest = longest
-        self.shortest = least / groups
+        self.shortest = (swaps + frames) / groups
+        waits = [asker.context.max_wait for asker in askers]
+        feasible = [each for each in waits if each >= self.shortest + stretch]
+        self._brief = (swaps + least) / groups > SPAN * min(feasible, default=math.inf)
         self._spread = (self.length - swaps) / weights
 
+    def least(self, asker: Asker) -> float:
+        """Return how long a turn lasts at least, without the swap: as long as that, or a frame."""
+        return asker.service if self._brief else asker.least
+
     def share(self, asker: Asker) -> float:
-        """Return how long a turn lasts, without the swap: by weight, but never shorter than the swap."""
+        """Return how long a turn lasts, without the swap: by weight, but not too short."""
         share: float = asker.context.weight * self._spread
-        return max(asker.least, share)
+        return max(self.least(asker), share)
 
 
 def deadlines_come_first(scene: Scene, slack: float, end: float) -> bool:
@@ -98,7 +107,8 @@ def due_turn(scene: Scene) -> Due | None:
 
     A turn is due when the others have had theirs, in a round in which each has time by its weight; and in
     any case before `max_wait` is over, of which `SPAN` is counted back from. Who has his turn keeps it in
-    the first case until his share is used, in the second until it was as long as its swap.
+    the first case until his share is used, in the second until it was as long as its swap, or for one frame
+    where no more is feasible for all.
 
     Notes in the scene when a turn is due next, and who comes next by his `max_wait` if the resident goes.
     """
@@ -143,7 +153,7 @@ def _moments(scene: Scene, line: list[Asker]) -> tuple[list[tuple[float, Asker]]
         for asker in scene.here:
             since = asker.entry.turn_since
             shared = max(shared, since + round_.share(asker))
-            least = max(least, since + asker.least)
+            least = max(least, since + round_.least(asker))
     before, feasible, moments = 0.0, True, list[tuple[float, Asker]]()
     bounds = sorted([(_bound(asker, round_.longest, round_.shortest), asker) for asker in line], key=_MOMENT)
     for bound, asker in bounds:
@@ -152,7 +162,7 @@ def _moments(scene: Scene, line: list[Asker]) -> tuple[list[tuple[float, Asker]]
         if latest <= scene.free and scene.overdue is None and asker.can_be_in_time(scene.free):
             scene.overdue = next(first for _, first in bounds if first.can_be_in_time(scene.free))
         moments.append((min(max(usual, shared), max(latest, least)), asker))
-        before += asker.load + asker.least
+        before += asker.load + round_.least(asker)
         feasible = feasible and before <= SPAN * asker.context.max_wait
     return moments, feasible
 

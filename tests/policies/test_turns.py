@@ -131,9 +131,10 @@ def test_a_turn_begins_with_the_frames_that_it_was_decided_for_as_long_as_its_sw
 
 @pytest.mark.virtual
 @pytest.mark.parametrize("groups", [1, 2])
-async def test_who_asks_for_more_turns_than_there_can_be_takes_nobodys(groups: int) -> None:
+@pytest.mark.parametrize("most", [0.7, 1.0])
+async def test_who_asks_for_more_turns_than_there_can_be_takes_nobodys(most: float, groups: int) -> None:
     source = random_source(4, 1)
-    waits = [1.0] + [0.2] * (5 * groups)
+    waits = [most] + [0.2] * (5 * groups)
     models = [a_model(f"m{number}", 0.004, 3.0, max_wait=wait) for number, wait in enumerate(waits)]
     sources = [(model, list(renewal(source, 30, 4.0))) for model in models]
     load = a_load(*sources, groups=groups, swap=0.08, seconds=4.0)
@@ -141,3 +142,13 @@ async def test_who_asks_for_more_turns_than_there_can_be_takes_nobodys(groups: i
     late = overdue(await play(load))
     assert late["m0"] == 0
     assert late["m1"] > 0
+
+
+@pytest.mark.virtual
+@pytest.mark.parametrize("wait", [0.6, 0.7, 0.8, 1.0])
+async def test_a_turn_is_no_longer_than_a_frame_where_no_more_is_feasible(wait: float) -> None:
+    source = random_source(4, 1)
+    models = [a_model(f"m{number}", 0.004, 3.0, max_wait=wait) for number in range(6)]
+    load = a_load(*[(model, list(renewal(source, 30, 4.0))) for model in models], swap=0.08, seconds=4.0)
+    assert all(feasible_turns(load))
+    assert not any(overdue(await play(load)).values())
